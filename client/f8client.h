@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libf8client: how a training process uses f8gatherd, the host daemon that all-gathers float8
+ * weights for sharded training (FSDP) over shared memory.
+ *
+ * The course of a run, per rank:
+ *
+ *     f8_connect -> f8_group_join -> f8_region_alloc -> f8_register -> f8_seal
+ *     each step:  write the shards, f8_changed, f8_precompute + f8_wait,
+ *                 then per bucket f8_gather ... f8_post_gather ... use ... f8_release
+ *     f8_close
+ *
+ * Results. Every int function returns F8_OK (0) or a negative F8_E... of proto/status.h. On
+ * failure the ret_ outputs are untouched and f8_error_text() of the calling thread says what was
+ * wrong, with names and values.
+ *
+ * Threads. Any thread may call any function at any time, except f8_close, which must be the last
+ * call on its client. A thread that waits never blocks another thread's call.
+ *
+ * Signals. A wait that a signal handler ends returns F8_EINTR; nothing is lost, call it again.
+ *
+ * Fork. In a forked child every call returns F8_EFORKED, and f8_close only frees. The gathered
+ * weights are not mapped in the child.
+ *
+ * Order. All ranks of a group must ask for the same collectives (seal, precompute, gather) in the
+ * same order, as with NCCL; unlike NCCL, a difference is an error on every rank that names both.
+ *
+ * Ownership of shards. From f8_precompute, f8_pre_gather or f8_gather on, the daemon may read the
+ * shards concerned and the caller must not write them. They are the caller's again when the wait
+ * for that request returns, with success or failure: f8_post_gather for a gather and its
+ * pre-gather, f8_wait for a ticket, f8_quiesce for all of them.
+ */
+#ifndef F8CLIENT_H
+#define F8CLIENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(F8_BUILDING_LIBRARY)
+#define F8_API __attribute__((visibility("default")))
+#else
+#define F8_API
+#endif
+
+/* Most dimensions a weight may have. */
+#define F8_MAX_DIMS 8
+
+/* Wait without limit (the daemon's own deadline still applies). */
+#define F8_FOREVER (-1)
+
+/* Take the daemon's configured deadline for this collective. */
+#define F8_DEFAULT_DEADLINE 0
+
+/* A connection of this process to the daemon, as one rank of one job. */
+struct f8_client;
+
+/* This client's membership of a group. Owned by the client; freed by f8_close. */
+struct f8_group;
+
+/* Memory that this process and the daemon both see. Owned by the client. */
+struct f8_region;
+
+/* Source element types. */
+enum f8_dtype {
+    F8_F32 = 1,
+    F8_BF16 = 2,
+    F8_F16 = 3,
+};
+
+/* The float8 formats of OCP. */
+enum f8_format {
+    F8_E4M3FN = 1,
+    F8_E5M2 = 2,
+};
+
+/* How a weight is gathered. */
+enum f8_flavour {
+    F8_DYNAMIC = 1,  /* float8; scale from the amax over all ranks */
+    F8_STATIC = 3,   /* float8; scale given at registration (2 is delayed scaling, to come) */
+    F8_RAW = 4,      /* bytes unchanged: norms, biases */
+    F8_RAW_BF16 = 5, /* fp32 source, gathered as bf16 */
+};
+
+/* What the gathered elements are, as f8_view reports it. */
+enum f8_wire {
+    F8_WIRE_F32 = 1,
+    F8_WIRE_BF16 = 2,
+    F8_WIRE_F16 = 3,
+    F8_WIRE_E4M3FN = 17,
+    F8_WIRE_E5M2 = 18,
+};
+
+/* The text of a status code, such as "ranks disagree". Never NULL; a literal. */
+F8_API const char *f8_status_text(int status);
+
+/* Its name, such as "F8_EMISMATCH". Never NULL; a literal. */
+F8_API const char *f8_status_name(int status);
+
+/*
+ * Why the last failed call of this thread failed: a sentence that names things and values. Never
+ * NULL. Owned by the library; valid until the thread's next f8 call.
+ */
+F8_API const char *f8_error_text(void);
+
+/* "0.1.0": the version of this library. A literal. */
+F8_API const char *f8_version(void);
+
+/* Settings of f8_connect. Zero-initialise; zero or NULL takes the default. */
+struct f8_connect_options {
+    const char *socket; /* path; default $F8GATHERD_SOCKET, /run/f8gatherd/f8gatherd.sock, then
+                           $XDG_RUNTIME_DIR/f8gatherd.sock: the first that exists */
+    const char *job;    /* name of the training run, at most 255 bytes; required */
+    const char *token;  /* optional secret of the job, set by its first client: separates
+                           containers that share a uid */
+};
+
+/*
+ * Connects to the daemon. Gives a client in *ret_client, to be ended with f8_close.
+ * F8_ENODAEMON names every socket tried; F8_EVERSION both versions; F8_EPERM a wrong token.
+ */
+F8_API int f8_connect(const struct f8_connect_options *options, struct f8_client **ret_client);
+
+/*
+ * Ends the connection and frees the client, its groups, regions and mappings; NULL is allowed.
+ * Leaving a sealed group breaks it for its other ranks (they may still use what they hold).
+ * Must be the last call on the client; other threads' waits must have ended.
+ */
+F8_API void f8_close(struct f8_client *client);
+
+/*
+ * Allocates `size` bytes (> 0) of zeroed shared memory for shards, 2 MiB-aligned and backed by
+ * huge pages where the kernel allows, and registers them with the daemon. *ret_address is where
+ * this process reads and writes them, until f8_close. F8_ELIMIT: the uid's quota is full.
+ */
+F8_API int f8_region_alloc(
+    struct f8_client *client, size_t size, struct f8_region **ret_region, void **ret_address);
+
+/*
+ * Registers a memfd that the caller owns and keeps. It must be sealed against shrinking
+ * (F_SEAL_SHRINK), not be hugetlb, and be readable; F8_EREGION names what is wrong.
+ */
+F8_API int f8_region_share(struct f8_client *client, int memfd, struct f8_region **ret_region);
+
+/*
+ * Gives a region back; its memory goes when no weight of this client uses it and no request reads
+ * it. F8_EBUSY names a weight that still lies in it. The pointer is invalid after success, and so
+ * is the address that f8_region_alloc gave.
+ */
+F8_API int f8_region_free(struct f8_region *region);
+
+/*
+ * Joins group `name` (at most 255 bytes) as `rank` of `world_size`, and gives it in *ret_group.
+ * A client may be in one group. Does not wait for the other ranks.
+ * F8_EEXIST: another process holds that rank; F8_EMISMATCH: the group has another world size.
+ */
+F8_API int f8_group_join(struct f8_client *client, const char *name, uint32_t rank,
+    uint32_t world_size, struct f8_group **ret_group);
+
+/*
+ * After a failure broke the group: joins its next generation. Weights and buckets that this rank
+ * registered are kept, versions restart, views held become stale. f8_seal must follow.
+ */
+F8_API int f8_group_rejoin(struct f8_group *group);
+
+/*
+ * One weight: the whole tensor's shape and this rank's shard of it. Dimension 0 is cut as
+ * torch.chunk does: c = ceil(shape[0] / world_size) rows a rank, rank r has rows
+ * [r*c, min((r+1)*c, shape[0])); a shard may be empty. The shard is contiguous and row-major.
+ */
+struct f8_weight_desc {
+    const char *name; /* unique in the group, at most 255 bytes */
+    uint32_t ndim;    /* 1 to F8_MAX_DIMS */
+    uint64_t shape[F8_MAX_DIMS];
+    enum f8_dtype dtype;
+    enum f8_flavour flavour;
+    enum f8_format format;          /* float8 flavours; ignored for raw ones */
+    int power_of_two;               /* dynamic: round scales down to powers of two */
+    float static_scale;             /* F8_STATIC: finite and > 0 */
+    const struct f8_region *region; /* where the shard lies; may be NULL if the shard is empty */
+    uint64_t offset;                /* of the shard in the region, in bytes */
+};
+
+/* One bucket: weights that are gathered together, such as those of one transformer block. */
+struct f8_bucket_desc {
+    const char *name; /* unique in the group, at most 255 bytes */
+    uint32_t first;   /* index of its first weight, in order of registration */
+    uint32_t count;   /* number of weights, >= 1; every weight is in exactly one bucket */
+    int shared;       /* nonzero: it takes one of the group's shared slots for each use; zero: it
+                         has a place of its own, and its address never changes */
+};
+
+/*
+ * Registers weights and buckets, in as few messages as they fit in. May be called several times
+ * before f8_seal; indices count on. Weight i of the first call is weight i of the group. All
+ * ranks must register the same lists but for region and offset; f8_seal compares them.
+ * On failure nothing of this call stays registered.
+ */
+F8_API int f8_register(struct f8_group *group, const struct f8_weight_desc *weights,
+    uint32_t num_weights, const struct f8_bucket_desc *buckets, uint32_t num_buckets);
+
+/* Settings of f8_seal; all ranks must give the same. Zero-initialise. */
+struct f8_seal_options {
+    uint32_t slots;      /* shared slots; must be > 0 if any bucket is shared */
+    int poison;          /* nonzero: freed places are filled with NaN bytes, to find stale reads */
+    int64_t deadline_ms; /* F8_DEFAULT_DEADLINE or milliseconds */
+};
+
+/*
+ * Collective. Waits until all ranks have sealed, compares their lists and reserves the memory of
+ * the gathered weights in full. F8_EMISMATCH names the first difference and both ranks; F8_ELIMIT
+ * what is held by whom.
+ */
+F8_API int f8_seal(struct f8_group *group, const struct f8_seal_options *options);
+
+/* A collective under way that f8_wait or f8_test completes. */
+typedef uint64_t f8_ticket;
+
+/*
+ * Collective. Starts the batched computation of the scales of all dynamic weights: one amax per
+ * weight, one reduction. Returns once it is sent. F8_EBUSY names a bucket that is being gathered
+ * by this rank and not waited for.
+ */
+F8_API int f8_precompute(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket);
+
+/*
+ * Waits for a ticket at most timeout_ms (F8_FOREVER: no limit). F8_OK or the collective's error;
+ * either way the ticket is used up. F8_EDEADLINE from the timeout and F8_EINTR leave it open.
+ */
+F8_API int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms);
+
+/* f8_wait without waiting: *ret_done tells whether it is done; if so its result is returned. */
+F8_API int f8_test(struct f8_group *group, f8_ticket ticket, int *ret_done);
+
+/*
+ * Optional, waits for nobody: says that this rank's shards of the bucket are final, so that its
+ * part of the work can begin before the other ranks ask. f8_gather of the bucket must follow.
+ */
+F8_API int f8_pre_gather(struct f8_group *group, uint32_t bucket);
+
+/*
+ * Collective. Asks for the gather of a bucket and returns once that is sent, so that a trainer
+ * can run ahead. F8_EBUSY: this rank holds the bucket's own place, or all shared slots, already.
+ */
+F8_API int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_ms);
+
+/* A gathered weight: read-only, valid until f8_release of its bucket (or rejoin, or close). */
+struct f8_view {
+    const void *data;   /* row-major, shape[0] rows; 4096-aligned; padding rows follow as zeros */
+    uint64_t size;      /* bytes of data, without padding */
+    const float *scale; /* float8: data were cast as fp8(x * *scale); lies beside the data */
+    uint32_t ndim;
+    uint64_t shape[F8_MAX_DIMS];
+    enum f8_wire wire;
+    enum f8_dtype dtype; /* of the source */
+    uint32_t weight;
+    uint64_t generation; /* of the use; for f8_view_check */
+};
+
+/*
+ * Waits for the gather of a bucket. On success `views` (room for `num_views`, at least the
+ * bucket's number of weights, or NULL with 0) tells where each weight is; views kept from an
+ * earlier use may be passed again and are refreshed. timeout_ms as for f8_wait.
+ */
+F8_API int f8_post_gather(struct f8_group *group, uint32_t bucket, int timeout_ms,
+    struct f8_view *views, uint32_t num_views);
+
+/* Whether a gather is done, without waiting; f8_post_gather must still be called. */
+F8_API int f8_gather_test(struct f8_group *group, uint32_t bucket, int *ret_done);
+
+/* F8_OK while the view may be read, F8_ESTALE once its bucket was released or gathered anew. */
+F8_API int f8_view_check(struct f8_group *group, const struct f8_view *view);
+
+/*
+ * Gives a gathered bucket back. Never blocks; allowed from finalizers and after a failure.
+ * F8_EORDER: the bucket is not held by this rank (released twice, or not waited for).
+ */
+F8_API int f8_release(struct f8_group *group, uint32_t bucket);
+
+/*
+ * Says that the values of `count` weights from index `first` on have changed (after the optimizer
+ * step, or a reload). Ranks must agree on the number of changes; a scale that was precomputed
+ * before a change is counted and shown as stale when used. F8_EBUSY names a bucket with a request
+ * that has not been waited for.
+ */
+F8_API int f8_changed(struct f8_group *group, uint32_t first, uint32_t count);
+
+/* Waits until the daemon reads none of this rank's shards: all its requests have ended. */
+F8_API int f8_quiesce(struct f8_group *group, int timeout_ms);
+
+/*
+ * This rank's shard of the weight lies elsewhere from now on; no new seal is needed. F8_EBUSY
+ * while a request on it is open. Counts as no change of values (see f8_changed).
+ */
+F8_API int f8_weight_move(
+    struct f8_group *group, uint32_t weight, const struct f8_region *region, uint64_t offset);
+
+/* Orders of f8_copy_out. */
+enum f8_layout {
+    F8_WEIGHT_MAJOR = 1, /* whole weights one after the other, without padding */
+    F8_RANK_MAJOR = 2,   /* FSDP2's all-gather output: for each rank, its padded chunk (c rows) of
+                            every weight */
+};
+
+/* Bytes that f8_copy_out of this bucket needs. */
+F8_API int f8_copy_size(
+    struct f8_group *group, uint32_t bucket, enum f8_layout layout, uint64_t *ret_size);
+
+/* Copies a held bucket into the caller's memory of `size` bytes. F8_EORDER if it is not held. */
+F8_API int f8_copy_out(
+    struct f8_group *group, uint32_t bucket, enum f8_layout layout, void *dst, uint64_t size);
+
+/* Messages received from the daemon for collectives so far, and collectives: for benchmarks. */
+struct f8_traffic {
+    uint64_t sent;     /* messages */
+    uint64_t received; /* messages */
+    uint64_t sent_bytes;
+    uint64_t received_bytes;
+    uint64_t gathers; /* completed */
+};
+F8_API int f8_traffic_read(struct f8_client *client, struct f8_traffic *ret_traffic);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The protocol's fixed numbers, and what both of its sides must compute alike: the status texts,
+ * how FSDP2 cuts a weight over ranks, and how a bucket lies in the arena. Pure; any thread.
+ */
+#ifndef F8_PROTOCOL_H
+#define F8_PROTOCOL_H
+
+#include <stdint.h>
+
+#include "status.h"
+
+#define F8_PROTO_MAJOR 1
+#define F8_PROTO_MINOR 0
+
+/* Largest packet of either direction, in bytes. */
+#define F8_PROTO_MAX_PACKET 65536
+
+/* Longest job, group, bucket or weight name, in bytes. */
+#define F8_PROTO_MAX_NAME 255
+
+/* Most dimensions of a weight. */
+#define F8_PROTO_MAX_DIMS 8
+
+/* Places in the arena, and weights in a place, begin at multiples of this. */
+#define F8_PROTO_ALIGN 4096
+
+/* Where the socket is looked for when nothing else is said. */
+#define F8_PROTO_SOCKET      "/run/f8gatherd/f8gatherd.sock"
+#define F8_PROTO_SOCKET_NAME "f8gatherd.sock"
+#define F8_PROTO_SOCKET_ENV  "F8GATHERD_SOCKET"
+
+/* Text and name of a status code; literals, never NULL. */
+const char *f8_proto_status_text(int status);
+const char *f8_proto_status_name(int status);
+
+/* Rows that each rank has room for: ceil(rows / world_size), as torch.chunk cuts. */
+static inline uint64_t f8_proto_chunk_rows(uint64_t rows, uint32_t world_size)
+{
+    return rows / world_size + (rows % world_size != 0);
+}
+
+/* First row of a rank's shard; `rows` itself for ranks past the end. rank < world_size. */
+static inline uint64_t f8_proto_shard_begin(uint64_t rows, uint32_t world_size, uint32_t rank)
+{
+    uint64_t begin = f8_proto_chunk_rows(rows, world_size) * rank;
+    return begin < rows ? begin : rows;
+}
+
+/* Number of rows of a rank's shard; 0 for ranks past the end. */
+static inline uint64_t f8_proto_shard_rows(uint64_t rows, uint32_t world_size, uint32_t rank)
+{
+    uint64_t begin = f8_proto_shard_begin(rows, world_size, rank);
+    uint64_t chunk = f8_proto_chunk_rows(rows, world_size);
+    return rows - begin < chunk ? rows - begin : chunk;
+}
+
+/* The next multiple of F8_PROTO_ALIGN. */
+static inline uint64_t f8_proto_align(uint64_t offset)
+{
+    return (offset + F8_PROTO_ALIGN - 1) & ~(uint64_t)(F8_PROTO_ALIGN - 1);
+}
+
+/* Most elements that a weight may have: products and sums of sizes cannot overflow below it. */
+#define F8_PROTO_MAX_ELEMENTS ((uint64_t)1 << 48)
+
+/* f8_dtype, f8_format, f8_flavour and f8_wire of f8client.h, as they are on the wire. */
+enum f8_proto_dtype {
+    F8_PROTO_F32 = 1,
+    F8_PROTO_BF16 = 2,
+    F8_PROTO_F16 = 3,
+};
+enum f8_proto_format {
+    F8_PROTO_E4M3FN = 1,
+    F8_PROTO_E5M2 = 2,
+};
+enum f8_proto_flavour {
+    F8_PROTO_DYNAMIC = 1,
+    F8_PROTO_STATIC = 3,
+    F8_PROTO_RAW = 4,
+    F8_PROTO_RAW_BF16 = 5,
+};
+enum f8_proto_wire {
+    F8_PROTO_WIRE_F32 = 1,
+    F8_PROTO_WIRE_BF16 = 2,
+    F8_PROTO_WIRE_F16 = 3,
+    F8_PROTO_WIRE_E4M3FN = 17,
+    F8_PROTO_WIRE_E5M2 = 18,
+};
+
+/* Bytes of a source element; 0 for no dtype. */
+uint32_t f8_proto_dtype_size(uint32_t dtype);
+
+/* What the gathered elements of a weight are (an f8_proto_wire), and their size in bytes. */
+uint32_t f8_proto_wire_of(uint32_t flavour, uint32_t dtype, uint32_t format);
+uint32_t f8_proto_wire_size(uint32_t wire);
+
+/* Names for people and JSON: "float32", "e4m3fn", "dynamic", "raw-bf16". NULL for no such value. */
+const char *f8_proto_dtype_name(uint32_t dtype);
+const char *f8_proto_format_name(uint32_t format);
+const char *f8_proto_flavour_name(uint32_t flavour);
+const char *f8_proto_wire_name(uint32_t wire);
+
+/*
+ * Bytes that a gathered weight takes in its place: world_size chunks of padded rows, rounded up
+ * to F8_PROTO_ALIGN. Weights of a bucket follow one another so; one fp32 scale a weight follows
+ * the last, and the place ends at the next multiple of F8_PROTO_ALIGN.
+ */
+uint64_t f8_proto_weight_span(
+    uint64_t rows, uint64_t cols, uint32_t world_size, uint32_t wire_size);
+
+/* Bytes of the scales that close a place, rounded up. */
+static inline uint64_t f8_proto_scales_span(uint32_t num_weights)
+{
+    return f8_proto_align((uint64_t)num_weights * sizeof(float));
+}
+
+#endif
