@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The memory of a group's gathered buckets on the host: one memfd, reserved in full, on huge pages
+ * where the kernel allows, written only through the daemon's own mapping. The seals keep every
+ * other process from writing it in any way, and the daemon from ever mapping it writable again.
+ * Created on a worker (it faults in every page), used and freed on the loop.
+ */
+#ifndef F8_DAEMON_ARENA_H
+#define F8_DAEMON_ARENA_H
+
+#include <stdint.h>
+
+#include "reason.h"
+
+struct arena {
+    uint8_t *data; /* owned mapping, writable, zeroed, 2 MiB-aligned */
+    uint64_t size; /* > 0, a multiple of 4096 */
+    int fd;        /* owned; what clients map read-only */
+};
+
+/*
+ * Reserves `size` bytes: map, fallocate, collapse, then seal SHRINK|GROW|FUTURE_WRITE|SEAL.
+ * Blocks for as long as the pages take. F8_ENOMEM.
+ */
+int arena_create(uint64_t size, struct arena **ret_arena, struct reason *reason);
+
+/* NULL allowed. Clients keep what they have mapped. */
+void arena_free(struct arena *arena);
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a backend (host now, CUDA to come) does for rounds, asynchronously: works made of tasks
+ * (amax, cast, copy, fill), and the reservation of an arena. Called on the loop, answers on the
+ * loop, never from inside the call. Memory that tasks name stays valid until `finished`.
+ */
+#ifndef F8_DAEMON_BACKEND_H
+#define F8_DAEMON_BACKEND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <uv.h>
+
+#include "arena.h"
+#include "kernels/kernels.h"
+#include "reason.h"
+
+enum backend_op {
+    BACKEND_AMAX,    /* amax of src into the task's amax */
+    BACKEND_CAST,    /* src * scale to float8 in dst; counts */
+    BACKEND_COPY,    /* count elements of dtype, bytes unchanged */
+    BACKEND_TO_BF16, /* fp32 src to bf16 dst */
+    BACKEND_FILL,    /* count bytes of dst = byte */
+};
+
+/* One operation on one shard of one weight. Cut into chunks by the backend. */
+struct backend_task {
+    const void *src; /* borrowed: from a region; NULL for FILL */
+    uint8_t *dst;    /* borrowed: from an arena; NULL for AMAX */
+    uint64_t count;  /* elements, bytes for FILL; may be 0 */
+    enum backend_op op;
+    enum f8k_dtype dtype;
+    enum f8k_format format;
+    float scale;
+    uint8_t byte;
+    /* Results, valid in finished(); zeroed by submit. */
+    uint32_t amax; /* bits, max over the task's chunks */
+    struct f8k_counts counts;
+};
+
+struct backend_work;
+
+/* A set of tasks that run in any order. The caller owns the struct and the tasks' memory. */
+struct backend_work {
+    struct backend_task *tasks; /* borrowed: from the caller, until finished() */
+    uint32_t num_tasks;         /* may be 0 */
+    uint32_t job;               /* works of different jobs take turns */
+    /*
+     * Called once on the loop, when no worker touches the memory of any task any more. status is
+     * F8_OK, or F8_ECANCELED if a cancel left chunks undone.
+     */
+    void (*finished)(struct backend_work *work, int status);
+    void *owner; /* borrowed: the caller's own, not read by the backend */
+    /* The backend's own from submit to finished(). */
+    struct backend_work *next, *prev; /* borrowed: works of the same backend */
+    uint32_t next_task;
+    uint64_t next_element;
+    uint32_t chunks_in_flight;
+    bool cancelled;
+    bool submitted;
+};
+
+/* A request for an arena. The caller owns the struct until `finished`. */
+struct backend_reserve {
+    uint64_t size;
+    void (*finished)(struct backend_reserve *reserve, int status);
+    void *owner; /* borrowed: the caller's own */
+    /* Results: the arena (the caller's to free) or the reason. */
+    struct arena *arena;
+    struct reason reason;
+    uv_work_t request; /* the backend's own */
+};
+
+struct backend;
+
+/* The operations of a backend. All on the loop's thread. */
+struct backend_ops {
+    const char *name; /* "host": a literal */
+    int (*submit)(struct backend *backend, struct backend_work *work);
+    /* Starts no further chunk; finished() still comes, once, when running chunks are done. */
+    void (*cancel)(struct backend *backend, struct backend_work *work);
+    int (*reserve)(struct backend *backend, struct backend_reserve *reserve);
+    /* Only when no work is in flight. */
+    void (*free)(struct backend *backend);
+};
+
+/* Common head of every backend. */
+struct backend {
+    const struct backend_ops *ops;
+};
+
+/*
+ * The host backend: kernels on uv's pool of `threads` threads, in chunks of about 1 MiB of source,
+ * at most two chunks a thread queued, taken from the jobs in turn. F8_ENOMEM.
+ */
+int backend_host_new(uv_loop_t *loop, uint32_t threads, struct backend **ret_backend);
+
+static inline int backend_submit(struct backend *backend, struct backend_work *work)
+{
+    return backend->ops->submit(backend, work);
+}
+
+static inline void backend_cancel(struct backend *backend, struct backend_work *work)
+{
+    backend->ops->cancel(backend, work);
+}
+
+static inline int backend_reserve(struct backend *backend, struct backend_reserve *reserve)
+{
+    return backend->ops->reserve(backend, reserve);
+}
+
+static inline void backend_free(struct backend *backend)
+{
+    if (backend)
+        backend->ops->free(backend);
+}
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One line of log to stderr, with its priority in the form that journald reads where stderr is
+ * the journal, and as a word elsewhere. Called from the loop's thread by every room.
+ */
+#ifndef F8_DAEMON_LOG_H
+#define F8_DAEMON_LOG_H
+
+enum log_level {
+    LOG_LEVEL_ERROR = 3, /* syslog's numbers */
+    LOG_LEVEL_WARNING = 4,
+    LOG_LEVEL_INFO = 6,
+    LOG_LEVEL_DEBUG = 7,
+};
+
+/* Lines above this level are dropped. Before the loop starts. */
+void log_set_level(enum log_level level);
+
+/* "error", "warning", "info" or "debug" to its level; -1 for another word. */
+int log_level_parse(const char *word);
+
+__attribute__((format(printf, 2, 3))) void log_line(enum log_level level, const char *format, ...);
+
+#define log_error(...)   log_line(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_warning(...) log_line(LOG_LEVEL_WARNING, __VA_ARGS__)
+#define log_info(...)    log_line(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_debug(...)   log_line(LOG_LEVEL_DEBUG, __VA_ARGS__)
+
+#endif
