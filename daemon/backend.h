@@ -77,10 +77,10 @@ struct backend;
 /* The operations of a backend. All on the loop's thread. */
 struct backend_ops {
     const char *name; /* "host": a literal */
-    int (*submit)(struct backend *backend, struct backend_work *work);
+    void (*submit)(struct backend *backend, struct backend_work *work);
     /* Starts no further chunk; finished() still comes, once, when running chunks are done. */
     void (*cancel)(struct backend *backend, struct backend_work *work);
-    int (*reserve)(struct backend *backend, struct backend_reserve *reserve);
+    void (*reserve)(struct backend *backend, struct backend_reserve *reserve);
     /* Only when no work is in flight. */
     void (*free)(struct backend *backend);
 };
@@ -96,9 +96,9 @@ struct backend {
  */
 int backend_host_new(uv_loop_t *loop, uint32_t threads, struct backend **ret_backend);
 
-static inline int backend_submit(struct backend *backend, struct backend_work *work)
+static inline void backend_submit(struct backend *backend, struct backend_work *work)
 {
-    return backend->ops->submit(backend, work);
+    backend->ops->submit(backend, work);
 }
 
 static inline void backend_cancel(struct backend *backend, struct backend_work *work)
@@ -106,9 +106,9 @@ static inline void backend_cancel(struct backend *backend, struct backend_work *
     backend->ops->cancel(backend, work);
 }
 
-static inline int backend_reserve(struct backend *backend, struct backend_reserve *reserve)
+static inline void backend_reserve(struct backend *backend, struct backend_reserve *reserve)
 {
-    return backend->ops->reserve(backend, reserve);
+    backend->ops->reserve(backend, reserve);
 }
 
 static inline void backend_free(struct backend *backend)

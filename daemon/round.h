@@ -173,4 +173,7 @@ bool round_asked(const struct rounds *rounds, uint32_t rank, enum round_kind kin
 /* Number of collectives that have ended well. */
 uint64_t round_completed(const struct rounds *rounds);
 
+/* The number that the next new collective will get. */
+uint64_t round_next(const struct rounds *rounds);
+
 #endif

@@ -79,3 +79,8 @@ uint64_t round_completed(const struct rounds *rounds)
 {
     return rounds->head - rounds->first;
 }
+
+uint64_t round_next(const struct rounds *rounds)
+{
+    return rounds->tail;
+}

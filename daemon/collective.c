@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The collectives of a group: what members ask, generations, and the clock: see collective.h. On
+ * the loop.
+ */
+#include "daemon/collective_private.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "daemon/log.h"
+#include "status.h"
+
+/* A deadline further off than this is as good as none, and cannot overflow a clock. */
+#define MAX_DEADLINE_MS ((uint64_t)1 << 40)
+
+#define NAME_TEXT 384
+
+static void reply(
+    void *context, uint32_t rank, uint64_t tag, int status, const struct round_run *run)
+{
+    struct collective *collective = context;
+    collective->context->listener->done(collective->group->members[rank], tag, status, run);
+}
+
+static void quiesced(void *context, uint32_t rank, uint64_t tag)
+{
+    reply(context, rank, tag, F8_OK, NULL);
+}
+
+const struct round_ops collective_round_ops = {
+    .start = collective_start,
+    .prepare = collective_prepare,
+    .cancel = collective_cancel,
+    .clean = collective_clean,
+    .broken = collective_broken,
+    .reply = reply,
+    .quiesced = quiesced,
+};
+
+/* A machine for a generation that is forming: all it can do is seal. */
+static struct rounds *new_forming(struct collective *collective, uint64_t first)
+{
+    return round_new(
+        &(struct round_shape){.ranks = collective->group->world_size, .depth = 1, .first = first},
+        &collective_round_ops, collective);
+}
+
+int collective_new(struct collective_context *context, struct group *group)
+{
+    struct collective *collective = calloc(1, sizeof(*collective));
+    if (!collective)
+        return F8_ENOMEM;
+    collective->context = context;
+    collective->group = group;
+    collective->rounds = new_forming(collective, 1);
+    if (!collective->rounds) {
+        free(collective);
+        return F8_ENOMEM;
+    }
+    (void)uv_timer_init(context->loop, &collective->timer); /* cannot fail */
+    collective->timer.data = collective;
+    group->collective = collective;
+    return F8_OK;
+}
+
+static void free_closed(uv_handle_t *timer)
+{
+    free(timer->data);
+}
+
+void collective_free(struct group *group)
+{
+    struct collective *collective = group->collective;
+    assert(round_drained(collective->rounds));
+    collective_drop_earlies(collective);
+    collective_drop_runs(collective);
+    free(collective->rounds);
+    free(collective->sealed);
+    group->collective = NULL;
+    uv_close((uv_handle_t *)&collective->timer, free_closed);
+}
+
+/* Logs the head once if it has waited for too long. */
+static void warn_slow(struct collective *collective, const struct round_head *head, uint64_t now)
+{
+    const struct group *group = collective->group;
+    if (head->running || collective->warned == head->run.number ||
+        now < head->opened + collective->context->config->slow_ms)
+        return;
+    collective->warned = head->run.number;
+    char what[NAME_TEXT];
+    collective_describe(group, head->run.kind, head->run.bucket, what, sizeof(what));
+    if (head->complete)
+        log_warning("job %s, group %s: %s, collective %" PRIu64 ", waits for a free place",
+            group->job->name, group->name, what, head->run.number);
+    for (uint32_t r = 0; r < group->world_size; r++)
+        if (round_missing(collective->rounds, head->run.number, r))
+            log_warning("job %s, group %s: %s, collective %" PRIu64 ", has waited for rank %u (pid "
+                        "%u) for %" PRIu64 " s",
+                group->job->name, group->name, what, head->run.number, r,
+                group->members[r] ? group->members[r]->pid : 0, (now - head->opened) / 1000);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct collective *collective = timer->data;
+    struct round_head head;
+    uint64_t now = uv_now(collective->context->loop);
+    if (round_head(collective->rounds, &head))
+        warn_slow(collective, &head, now);
+    round_tick(collective->rounds, now);
+    collective_settle(collective);
+}
+
+/* When the clock must be looked at next. */
+static uint64_t next_wake(const struct collective *collective)
+{
+    struct round_head head;
+    uint64_t wake = round_deadline(collective->rounds);
+    if (wake == ROUND_NEVER || !round_head(collective->rounds, &head))
+        return ROUND_NEVER;
+    uint64_t slow = head.opened + collective->context->config->slow_ms;
+    bool warns = !head.running && collective->warned != head.run.number;
+    return warns && slow < wake ? slow : wake;
+}
+
+/*
+ * After every event, as the last thing: sets the clock, and tells when nothing is in flight any
+ * more, which may free the group.
+ */
+void collective_settle(struct collective *collective)
+{
+    uint64_t now = uv_now(collective->context->loop);
+    uint64_t wake = next_wake(collective);
+    if (wake == ROUND_NEVER)
+        (void)uv_timer_stop(&collective->timer);
+    else
+        (void)uv_timer_start(&collective->timer, on_timer, wake > now ? wake - now : 0, 0);
+    if (!round_drained(collective->rounds))
+        return;
+    group_bury(collective->group);
+    if (collective->group->state == GROUP_BROKEN || group_is_empty(collective->group))
+        collective->context->listener->drained(collective->group);
+}
+
+bool collective_is_open(const struct group *group)
+{
+    return group->state == GROUP_FORMING ||
+           (group->state == GROUP_BROKEN && round_drained(group->collective->rounds));
+}
+
+static int next_generation(struct collective *collective)
+{
+    struct group *group = collective->group;
+    struct rounds *rounds = new_forming(collective, round_next(collective->rounds));
+    if (!rounds)
+        return F8_ENOMEM;
+    free(collective->rounds);
+    collective->rounds = rounds;
+    group->generation++;
+    group->state = GROUP_FORMING;
+    return F8_OK;
+}
+
+int collective_enter(struct member *member)
+{
+    struct group *group = member->group;
+    assert(collective_is_open(group));
+    int status = group->state == GROUP_BROKEN ? next_generation(group->collective) : F8_OK;
+    if (status < 0)
+        return status;
+    member->generation = group->generation;
+    for (uint32_t w = 0; w < member->shards_capacity; w++)
+        member->versions[w] = SCALING_VERSION_UNKNOWN;
+    round_enter(group->collective->rounds, member->rank);
+    return F8_OK;
+}
+
+void collective_leave(struct member *member, bool died)
+{
+    struct group *group = member->group;
+    if (member->generation == group->generation)
+        round_leave(group->collective->rounds, member->rank, died);
+    group_remove_member(member);
+    collective_settle(group->collective);
+}
+
+/* Refusals that do not depend on what is asked. */
+static int check_member(const struct member *member, enum group_state state, struct reason *reason)
+{
+    const struct group *group = member->group;
+    if (group->state == GROUP_BROKEN || member->generation != group->generation)
+        return reason_set(
+            reason, F8_EBROKEN, "group %s is broken: %.400s", group->name, group->cause.text);
+    if (group->state == GROUP_FORMING && state == GROUP_SEALED)
+        return reason_set(reason, F8_EORDER, "group %s is not sealed yet", group->name);
+    if (group->state == GROUP_SEALED && state == GROUP_FORMING)
+        return reason_set(reason, F8_EORDER, "group %s is sealed already", group->name);
+    return F8_OK;
+}
+
+/* Why a gather is refused at once: what the rank uses. */
+static int busy(const struct member *member, uint32_t bucket, struct reason *reason)
+{
+    const struct group *group = member->group;
+    const struct bucket_info *info = &group->list->buckets[bucket];
+    const struct rounds *rounds = group->collective->rounds;
+    if (round_holds(rounds, member->rank, bucket))
+        return reason_set(reason, F8_EBUSY, "rank %u still holds bucket %s: release it first",
+            member->rank, info->name);
+    if (round_uses(rounds, member->rank, bucket))
+        return reason_set(
+            reason, F8_EBUSY, "rank %u has an open gather of bucket %s", member->rank, info->name);
+    return reason_set(reason, F8_EBUSY,
+        "rank %u uses all %u shared slots of group %s: release a bucket before the gather of %s",
+        member->rank, group->slots, group->name, info->name);
+}
+
+static int ask(struct member *member, const struct round_request *request, struct reason *reason)
+{
+    struct group *group = member->group;
+    struct collective *collective = group->collective;
+    const struct config *config = collective->context->config;
+    struct round_request bounded = *request;
+    if (bounded.deadline_ms == 0)
+        bounded.deadline_ms = config->deadline_ms;
+    if (bounded.deadline_ms > MAX_DEADLINE_MS)
+        bounded.deadline_ms = MAX_DEADLINE_MS;
+    int status =
+        round_ask(collective->rounds, uv_now(collective->context->loop), member->rank, &bounded);
+    if (status == F8_EBUSY)
+        return busy(member, request->bucket, reason);
+    if (status == F8_ELIMIT)
+        return reason_set(reason, status,
+            "rank %u is %u collectives ahead of another rank of group %s, the limit (--max-rounds)",
+            member->rank, config->max_rounds, group->name);
+    collective_settle(collective);
+    return status;
+}
+
+static int check_bucket(const struct member *member, uint32_t bucket, struct reason *reason)
+{
+    const struct group *group = member->group;
+    if (bucket < group->list->num_buckets)
+        return F8_OK;
+    return reason_set(reason, F8_ENOENT, "bucket %u: group %s has %u buckets", bucket, group->name,
+        group->list->num_buckets);
+}
+
+int collective_seal(
+    struct member *member, uint64_t tag, const struct collective_seal *seal, struct reason *reason)
+{
+    int status = check_member(member, GROUP_FORMING, reason);
+    if (status < 0)
+        return status;
+    if (round_asked(member->group->collective->rounds, member->rank, ROUND_SEAL))
+        return reason_set(reason, F8_EORDER, "rank %u has asked for the seal of group %s already",
+            member->rank, member->group->name);
+    member->slots = seal->slots;
+    member->poison = seal->poison;
+    return ask(member,
+        &(struct round_request){.tag = tag, .kind = ROUND_SEAL, .deadline_ms = seal->deadline_ms},
+        reason);
+}
+
+int collective_precompute(
+    struct member *member, uint64_t tag, uint64_t deadline_ms, struct reason *reason)
+{
+    int status = check_member(member, GROUP_SEALED, reason);
+    if (status < 0)
+        return status;
+    return ask(member,
+        &(struct round_request){.tag = tag, .kind = ROUND_PRECOMPUTE, .deadline_ms = deadline_ms},
+        reason);
+}
+
+int collective_gather(struct member *member, uint64_t tag, uint32_t bucket, uint64_t deadline_ms,
+    struct reason *reason)
+{
+    int status = check_member(member, GROUP_SEALED, reason);
+    if (status == F8_OK)
+        status = check_bucket(member, bucket, reason);
+    if (status < 0)
+        return status;
+    return ask(member,
+        &(struct round_request){
+            .tag = tag, .kind = ROUND_GATHER, .bucket = bucket, .deadline_ms = deadline_ms},
+        reason);
+}
+
+int collective_pre_gather(struct member *member, uint32_t bucket, struct reason *reason)
+{
+    int status = check_member(member, GROUP_SEALED, reason);
+    if (status == F8_OK)
+        status = check_bucket(member, bucket, reason);
+    if (status < 0)
+        return status;
+    status = round_prepare(member->group->collective->rounds, member->rank, bucket);
+    if (status == F8_EBUSY)
+        return reason_set(reason, status,
+            "rank %u uses bucket %s already: pre-gather comes once, before its gather",
+            member->rank, member->group->list->buckets[bucket].name);
+    return status;
+}
+
+int collective_release(struct member *member, uint32_t bucket)
+{
+    struct group *group = member->group;
+    if (!group->list || member->generation != group->generation ||
+        bucket >= group->list->num_buckets || group->state == GROUP_FORMING)
+        return F8_EORDER;
+    int status = round_release(group->collective->rounds, member->rank, bucket);
+    collective_settle(group->collective);
+    return status;
+}
+
+int collective_quiesce(struct member *member, uint64_t tag, struct reason *reason)
+{
+    struct group *group = member->group;
+    if (member->generation != group->generation)
+        return F8_OK; /* another began the next generation, so nothing of this one is left */
+    int status = round_quiesce(group->collective->rounds, member->rank, tag);
+    if (status == F8_EBUSY)
+        return reason_set(reason, status, "rank %u waits for quiet already", member->rank);
+    return status;
+}
+
+/* The first bucket with an open request of the member that reads one of these weights. */
+static int check_unread(const struct member *member, uint32_t first, uint32_t count,
+    const char *what, struct reason *reason)
+{
+    const struct group *group = member->group;
+    const struct rounds *rounds = group->collective->rounds;
+    const struct weight_list *list = group->list;
+    bool reducing = round_asked(rounds, member->rank, ROUND_PRECOMPUTE);
+    for (uint32_t w = first; w < first + count; w++) {
+        const struct weight *weight = &list->weights[w];
+        if (round_reads(rounds, member->rank, weight->bucket))
+            return reason_set(reason, F8_EBUSY,
+                "weight %s is read by the open gather of bucket %s: wait for it before %s",
+                weight->name, list->buckets[weight->bucket].name, what);
+        if (weight->flavour == F8_PROTO_DYNAMIC && reducing)
+            return reason_set(reason, F8_EBUSY,
+                "weight %s of bucket %s is read by an open precompute: wait for it before %s",
+                weight->name, list->buckets[weight->bucket].name, what);
+    }
+    return F8_OK;
+}
+
+static int check_weights(
+    const struct member *member, uint32_t first, uint32_t count, struct reason *reason)
+{
+    int status = check_member(member, GROUP_SEALED, reason);
+    if (status < 0)
+        return status;
+    uint32_t num_weights = member->group->list->num_weights;
+    if (first > num_weights || count > num_weights - first)
+        return reason_set(reason, F8_ENOENT, "weights %u to %" PRIu64 ": group %s has %u weights",
+            first, (uint64_t)first + count, member->group->name, num_weights);
+    return F8_OK;
+}
+
+int collective_changed(struct member *member, uint32_t first, uint32_t count, struct reason *reason)
+{
+    int status = check_weights(member, first, count, reason);
+    if (status == F8_OK)
+        status = check_unread(member, first, count, "changing it", reason);
+    if (status < 0)
+        return status;
+    for (uint32_t w = first; w < first + count; w++)
+        member->versions[w]++;
+    return F8_OK;
+}
+
+int collective_check_move(struct member *member, uint32_t weight, struct reason *reason)
+{
+    int status = check_weights(member, weight, 1, reason);
+    return status < 0 ? status : check_unread(member, weight, 1, "moving it", reason);
+}
+
+uint64_t collective_place_offset(const struct group *group, uint32_t place)
+{
+    const struct weights_layout *layout = &group->collective->layout;
+    if (place < group->slots)
+        return place * layout->slot_span;
+    return group->slots * layout->slot_span + group->list->buckets[place - group->slots].own;
+}
+
+uint64_t collective_completed(const struct group *group)
+{
+    return round_completed(group->collective->rounds);
+}
+
+bool collective_head(const struct group *group, struct round_head *ret_head)
+{
+    return round_head(group->collective->rounds, ret_head);
+}
+
+bool collective_missing(const struct group *group, uint64_t number, uint32_t rank)
+{
+    return round_missing(group->collective->rounds, number, rank);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The collectives of one group: puts the state machine of rounds to work. What ranks ask goes to
+ * the machine; what the machine starts becomes backend work on the members' shards and the arena;
+ * what the work finds (amax, counts) goes to the scaling state. Called by session on the loop.
+ */
+#ifndef F8_DAEMON_COLLECTIVE_H
+#define F8_DAEMON_COLLECTIVE_H
+
+#include <uv.h>
+
+#include "daemon/backend.h"
+#include "daemon/registry.h"
+#include "daemon/round.h"
+
+struct collective;
+
+/* Upward calls to the session room. */
+struct collective_listener {
+    /* A member's request is answered: status and, if it is negative, the group's cause. */
+    void (*done)(struct member *member, uint64_t tag, int status, const struct round_run *run);
+    /*
+     * Nothing of a group is in flight that is broken or empty: it may be entered again, or, if it
+     * is empty, freed in here. May come several times.
+     */
+    void (*drained)(struct group *group);
+};
+
+/* What collectives are made of; outlives them. */
+struct collective_context {
+    uv_loop_t *loop;                            /* borrowed */
+    struct backend *backend;                    /* borrowed */
+    const struct config *config;                /* borrowed */
+    const struct collective_listener *listener; /* borrowed: static */
+    uint64_t gathers, failed;                   /* totals since the daemon began */
+};
+
+/* What a rank gives to the seal. */
+struct collective_seal {
+    uint64_t deadline_ms;
+    uint32_t slots;
+    bool poison;
+};
+
+/* Makes the group's collective, for its first generation. F8_ENOMEM. */
+int collective_new(struct collective_context *context, struct group *group);
+
+/* Only when drained; the group's pointer is NULL afterwards. */
+void collective_free(struct group *group);
+
+/* Whether a member could enter now: the group is forming, or broken and drained. */
+bool collective_is_open(const struct group *group);
+
+/*
+ * A member takes part from now on: in the generation that is forming, or, if the group is broken,
+ * in the next one, which this begins. F8_ENOMEM. Only when open.
+ */
+int collective_enter(struct member *member);
+
+/* A member takes no further part. Its shards are read until the group is drained. */
+void collective_leave(struct member *member, bool died);
+
+/*
+ * A member's requests, for its generation: ROUND_PENDING (the answer comes through done), F8_OK,
+ * or a refusal with its reason. deadline_ms 0 is the configured one.
+ */
+int collective_seal(
+    struct member *member, uint64_t tag, const struct collective_seal *seal, struct reason *reason);
+int collective_precompute(
+    struct member *member, uint64_t tag, uint64_t deadline_ms, struct reason *reason);
+int collective_gather(struct member *member, uint64_t tag, uint32_t bucket, uint64_t deadline_ms,
+    struct reason *reason);
+int collective_pre_gather(struct member *member, uint32_t bucket, struct reason *reason);
+int collective_release(struct member *member, uint32_t bucket);
+int collective_quiesce(struct member *member, uint64_t tag, struct reason *reason);
+
+/* Counts a change of weights [first, first + count). F8_EBUSY names an open request on them. */
+int collective_changed(
+    struct member *member, uint32_t first, uint32_t count, struct reason *reason);
+
+/* Whether the member's shard of the weight may be moved now. F8_EBUSY. */
+int collective_check_move(struct member *member, uint32_t weight, struct reason *reason);
+
+/* Where a member's gathered bucket begins in the arena. */
+uint64_t collective_place_offset(const struct group *group, uint32_t place);
+
+/* Collectives that have ended well in this generation. */
+uint64_t collective_completed(const struct group *group);
+
+/* What waits or runs now; false if nothing is open. */
+bool collective_head(const struct group *group, struct round_head *ret_head);
+bool collective_missing(const struct group *group, uint64_t number, uint32_t rank);
+
+/* "gather of layers.4", "precompute", "seal": in a buffer, which it returns. */
+char *collective_describe(
+    const struct group *group, enum round_kind kind, uint32_t bucket, char *buffer, size_t size);
+
+#endif

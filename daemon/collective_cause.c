@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sentences for what breaks a group: they name the rank, the pid, the bucket or weight, and
+ * the collective, and are what every rank of the group gets to read. On the loop.
+ */
+#include "daemon/collective_private.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "daemon/log.h"
+#include "status.h"
+
+#define NAME_TEXT 384
+
+char *collective_describe(
+    const struct group *group, enum round_kind kind, uint32_t bucket, char *buffer, size_t size)
+{
+    if (kind == ROUND_GATHER)
+        (void)snprintf(buffer, size, "gather of %s", group->list->buckets[bucket].name);
+    else
+        (void)snprintf(buffer, size, "%s", kind == ROUND_SEAL ? "the seal" : "precompute");
+    return buffer;
+}
+
+/* Appends to a reason, cutting what does not fit. */
+__attribute__((format(printf, 2, 3))) static void append(
+    struct reason *reason, const char *format, ...)
+{
+    size_t used = strlen(reason->text);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(reason->text + used, REASON_SIZE - used, format, args);
+    va_end(args);
+}
+
+/* "rank 1 (pid 4711)", or "rank 1 (not there)". */
+static void append_rank(struct reason *reason, const struct group *group, uint32_t rank)
+{
+    const struct member *member = group->members[rank];
+    if (member && member->generation == group->generation)
+        append(reason, "rank %u (pid %u)", rank, member->pid);
+    else
+        append(reason, "rank %u (not there)", rank);
+}
+
+static void mismatch_text(
+    const struct group *group, const struct round_cause *cause, struct reason *reason)
+{
+    char wanted[NAME_TEXT], other[NAME_TEXT];
+    append_rank(reason, group, cause->rank);
+    append(reason, " asked for %s where ",
+        collective_describe(group, cause->kind, cause->bucket, wanted, sizeof(wanted)));
+    append_rank(reason, group, cause->other_rank);
+    append(reason, " asked for %s, collective %" PRIu64 " of group %s",
+        collective_describe(group, cause->other_kind, cause->other_bucket, other, sizeof(other)),
+        cause->number, group->name);
+}
+
+/* Lists the ranks that have not asked for the collective. */
+static void append_late(
+    struct reason *reason, const struct collective *collective, const struct round_cause *cause)
+{
+    const struct group *group = collective->group;
+    const char *separator = "";
+    for (uint32_t r = 0; r < group->world_size; r++) {
+        if (!round_missing(collective->rounds, cause->number, r))
+            continue;
+        append(reason, "%s", separator);
+        append_rank(reason, group, r);
+        separator = ", ";
+    }
+}
+
+/* Lists who holds what in the way of a gather: its bucket, or the slots. */
+static void append_holders(
+    struct reason *reason, const struct collective *collective, const struct round_cause *cause)
+{
+    const struct group *group = collective->group;
+    const struct weight_list *list = group->list;
+    const char *separator = "";
+    for (uint32_t b = 0; b < list->num_buckets; b++)
+        for (uint32_t r = 0; r < group->world_size; r++) {
+            bool in_the_way =
+                list->buckets[cause->bucket].shared ? list->buckets[b].shared : b == cause->bucket;
+            if (!in_the_way || !round_holds(collective->rounds, r, b))
+                continue;
+            append(reason, "%s", separator);
+            append_rank(reason, group, r);
+            append(reason, " holds %s", list->buckets[b].name);
+            separator = ", ";
+        }
+}
+
+static void overdue_text(
+    const struct collective *collective, const struct round_cause *cause, struct reason *reason)
+{
+    char what[NAME_TEXT];
+    const struct group *group = collective->group;
+    append(reason, "the deadline of %s, collective %" PRIu64 " of group %s, passed: ",
+        collective_describe(group, cause->kind, cause->bucket, what, sizeof(what)), cause->number,
+        group->name);
+    if (cause->place) {
+        append(reason, "no place became free, ");
+        append_holders(reason, collective, cause);
+    } else {
+        append_late(reason, collective, cause);
+        append(reason, " did not ask for it");
+    }
+}
+
+static void explain(
+    const struct collective *collective, const struct round_cause *cause, struct reason *reason)
+{
+    const struct group *group = collective->group;
+    reason->text[0] = '\0';
+    switch (cause->trouble) {
+    case ROUND_MISMATCH:
+        mismatch_text(group, cause, reason);
+        break;
+    case ROUND_OVERDUE:
+        overdue_text(collective, cause, reason);
+        break;
+    case ROUND_RANK_DIED:
+    case ROUND_RANK_LEFT:
+        append_rank(reason, group, cause->rank);
+        append(reason, " %s; group %s is broken from collective %" PRIu64 " on",
+            cause->trouble == ROUND_RANK_DIED ? "died" : "left", group->name, cause->number);
+        break;
+    case ROUND_RUN_FAILED:
+        *reason = collective->refusal;
+        break;
+    }
+}
+
+void collective_broken(void *context, const struct round_cause *cause)
+{
+    struct collective *collective = context;
+    struct group *group = collective->group;
+    collective->context->failed++;
+    if (group->state == GROUP_BROKEN)
+        return; /* a rank died while the seal ran: the cause is known */
+    group->state = GROUP_BROKEN;
+    explain(collective, cause, &group->cause);
+    log_warning("job %s, group %s: %s", group->job->name, group->name, group->cause.text);
+}
+
+/* Two ranks say that they are at different values of a weight. */
+static int version_mismatch(
+    struct collective *collective, uint32_t weight, uint32_t rank, uint32_t other)
+{
+    const struct group *group = collective->group;
+    const struct round_run *round = &collective->run.round;
+    struct reason *reason = &collective->refusal;
+    char what[NAME_TEXT];
+    reason->text[0] = '\0';
+    append(reason, "weight %s: ", group->list->weights[weight].name);
+    append_rank(reason, group, rank);
+    append(reason, " is at version %" PRIu64 " where ", group->members[rank]->versions[weight]);
+    append_rank(reason, group, other);
+    append(reason, " is at version %" PRIu64 ", %s, collective %" PRIu64 " of group %s",
+        group->members[other]->versions[weight],
+        collective_describe(group, round->kind, round->bucket, what, sizeof(what)), round->number,
+        group->name);
+    return F8_EMISMATCH;
+}
+
+/* The version that all ranks agree on; unknown as long as one does not know. */
+static int agree_on_version(struct collective *collective, uint32_t weight, uint64_t *ret_version)
+{
+    const struct group *group = collective->group;
+    uint64_t version = group->members[0]->versions[weight];
+    for (uint32_t r = 0; r < group->world_size; r++)
+        if (group->members[r]->versions[weight] == SCALING_VERSION_UNKNOWN)
+            version = SCALING_VERSION_UNKNOWN;
+    for (uint32_t r = 1; r < group->world_size && version != SCALING_VERSION_UNKNOWN; r++)
+        if (group->members[r]->versions[weight] != version)
+            return version_mismatch(collective, weight, r, 0);
+    *ret_version = version;
+    return F8_OK;
+}
+
+int collective_check_versions(
+    struct collective *collective, uint32_t first, uint32_t count, struct run_weight *weights)
+{
+    for (uint32_t w = first; w < first + count; w++) {
+        int status = agree_on_version(collective, w, &weights[w].version);
+        if (status < 0)
+            return status;
+    }
+    return F8_OK;
+}

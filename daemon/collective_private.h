@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the collective share: collective.c (requests, generations, the clock),
+ * collective_run.c (what a round does), collective_early.c (pre-gathers and cleaning) and
+ * collective_cause.c (sentences).
+ */
+#ifndef F8_DAEMON_COLLECTIVE_PRIVATE_H
+#define F8_DAEMON_COLLECTIVE_PRIVATE_H
+
+#include "daemon/collective.h"
+
+/* Which weights a run goes over, and what it does with them now. */
+enum run_phase {
+    RUN_AMAX, /* amaxes of weights that need a scale */
+    RUN_CAST, /* into the place */
+};
+
+/* A rank's early part of a gather. Task i is for weight first + i of the bucket. */
+struct early {
+    struct backend_work work;
+    struct collective *collective; /* borrowed: outlives it */
+    struct backend_task *tasks;    /* owned: one a weight; an empty FILL: nothing was done */
+    uint32_t rank, bucket;
+    bool running;
+    bool valid; /* tasks hold results for the gather to come */
+};
+
+/* The cleaning of one place. */
+struct cleaning {
+    struct backend_work work;
+    struct backend_task task;
+    struct collective *collective; /* borrowed: outlives it */
+    uint32_t place;
+};
+
+/* What a run gathers per weight. */
+struct run_weight {
+    uint32_t amax;
+    struct f8k_counts counts;
+    uint64_t version;
+};
+
+/* The round that runs. */
+struct run {
+    struct round_run round;
+    enum run_phase phase;
+    uint32_t first, count;      /* weights */
+    uint32_t weight, rank;      /* cursor: next pair to make tasks of */
+    struct member **members;    /* owned array by rank; borrowed members: as of its start */
+    struct run_weight *weights; /* owned: by weight of the list */
+    struct backend_task *tasks; /* owned: room for max_tasks */
+    uint32_t *task_weights;     /* owned: which weight a task is for */
+    uint32_t max_tasks;
+    struct backend_work work;
+    struct backend_reserve reserve; /* for a seal */
+};
+
+struct collective {
+    struct collective_context *context; /* borrowed: outlives it */
+    struct group *group;                /* borrowed: frees it first */
+    struct rounds *rounds;              /* owned */
+    struct rounds *sealed;              /* owned: made by the seal, takes over when it ends */
+    struct run run;
+    struct early **earlies;     /* owned: by bucket * world_size + rank, each made when needed */
+    struct cleaning *cleanings; /* owned: by place; NULL unless the group poisons */
+    uint32_t num_earlies;
+    struct weights_layout layout;
+    struct reason refusal; /* why start() could not, or why the reservation failed */
+    uv_timer_t timer;
+    uint64_t warned; /* number of the last collective that was logged as slow, plus one */
+    bool dirty;      /* places may hold other bytes than zeros where padding is */
+};
+
+extern const struct round_ops collective_round_ops;
+
+/* collective.c */
+void collective_settle(struct collective *collective);
+
+/* collective_run.c */
+int collective_start(void *context, const struct round_run *run);
+int collective_prepare_runs(struct collective *collective);
+void collective_drop_runs(struct collective *collective);
+/* Fills in one task that writes a rank's shard of a weight into a place. */
+void collective_write_task(const struct collective *collective, const struct member *member,
+    uint32_t weight, uint8_t *place, struct backend_task *ret_task);
+void collective_amax_task(
+    const struct member *member, uint32_t weight, struct backend_task *ret_task);
+/* Whether a gather of the weight must first find its scale. */
+bool collective_wants_amax(const struct collective *collective, uint32_t weight);
+
+/* collective_seal.c */
+int collective_start_seal(struct collective *collective);
+
+/* collective_early.c */
+bool collective_prepare(void *context, uint32_t rank, uint32_t bucket, uint32_t place);
+void collective_cancel(void *context);
+bool collective_clean(void *context, uint32_t place);
+int collective_prepare_earlies(struct collective *collective);
+void collective_drop_earlies(struct collective *collective);
+/* The early task for a pair, or NULL. */
+const struct backend_task *collective_early_task(
+    const struct collective *collective, uint32_t weight, uint32_t rank);
+void collective_forget_early(struct collective *collective, uint32_t bucket);
+
+/* collective_cause.c */
+void collective_broken(void *context, const struct round_cause *cause);
+int collective_check_versions(
+    struct collective *collective, uint32_t first, uint32_t count, struct run_weight *weights);
+
+#endif

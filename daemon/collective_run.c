@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a round does: amaxes of the weights that need a scale, then casts into the place, in
+ * batches of tasks so that its memory does not grow with the number of weights. On the loop;
+ * the backend computes.
+ */
+#include "daemon/collective_private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "status.h"
+
+/* Tasks of one batch: enough that its ends cost nothing, few enough to be small. */
+#define MAX_TASKS 4096
+
+/* Elements of the weight's chunk: what each rank has room for in the gathered weight. */
+static uint64_t chunk_count(const struct group *group, const struct weight *weight)
+{
+    return f8_proto_chunk_rows(weight->rows, group->world_size) * weight->cols;
+}
+
+static const void *shard_data(const struct shard *shard)
+{
+    return shard->region ? shard->region->data + shard->offset : NULL;
+}
+
+void collective_amax_task(
+    const struct member *member, uint32_t weight, struct backend_task *ret_task)
+{
+    const struct group *group = member->group;
+    const struct weight *w = &group->list->weights[weight];
+    *ret_task = (struct backend_task){
+        .op = BACKEND_AMAX,
+        .src = shard_data(&member->shards[weight]),
+        .count = weight_shard_count(w, group->world_size, member->rank),
+        .dtype = (enum f8k_dtype)w->dtype,
+    };
+}
+
+void collective_write_task(const struct collective *collective, const struct member *member,
+    uint32_t weight, uint8_t *place, struct backend_task *ret_task)
+{
+    const struct group *group = collective->group;
+    const struct weight *w = &group->list->weights[weight];
+    uint64_t before = chunk_count(group, w) * member->rank * f8_proto_wire_size(w->wire);
+    *ret_task = (struct backend_task){
+        .op = w->flavour == F8_PROTO_RAW        ? BACKEND_COPY
+              : w->flavour == F8_PROTO_RAW_BF16 ? BACKEND_TO_BF16
+                                                : BACKEND_CAST,
+        .src = shard_data(&member->shards[weight]),
+        .dst = place + w->offset + before,
+        .count = weight_shard_count(w, group->world_size, member->rank),
+        .dtype = (enum f8k_dtype)w->dtype,
+        .format = (enum f8k_format)w->format,
+        .scale = group->scalings[weight].scale,
+    };
+}
+
+/* The zero rows after a short shard, if the place may hold anything else there. */
+static bool padding_task(const struct collective *collective, const struct member *member,
+    uint32_t weight, uint8_t *place, struct backend_task *ret_task)
+{
+    const struct group *group = collective->group;
+    const struct weight *w = &group->list->weights[weight];
+    uint64_t chunk = chunk_count(group, w);
+    uint64_t count = weight_shard_count(w, group->world_size, member->rank);
+    if (!collective->dirty || count == chunk)
+        return false;
+    uint64_t size = f8_proto_wire_size(w->wire);
+    *ret_task = (struct backend_task){
+        .op = BACKEND_FILL,
+        .dst = place + w->offset + (chunk * member->rank + count) * size,
+        .count = (chunk - count) * size,
+    };
+    return true;
+}
+
+bool collective_wants_amax(const struct collective *collective, uint32_t weight)
+{
+    const struct group *group = collective->group;
+    return group->list->weights[weight].flavour == F8_PROTO_DYNAMIC &&
+           !group->scalings[weight].ready;
+}
+
+/* Whether the running round reduces the weight's amax. */
+static bool reduces(const struct collective *collective, uint32_t weight)
+{
+    if (collective->run.round.kind == ROUND_PRECOMPUTE)
+        return collective->group->list->weights[weight].flavour == F8_PROTO_DYNAMIC;
+    return collective_wants_amax(collective, weight);
+}
+
+static uint8_t *run_place(const struct collective *collective)
+{
+    const struct group *group = collective->group;
+    return group->arena->data + collective_place_offset(group, collective->run.round.place);
+}
+
+/* Whether an early task wrote the pair's bytes already, with the scale that holds now. */
+static bool written_early(const struct backend_task *early, const struct backend_task *wanted)
+{
+    return early && early->dst == wanted->dst && early->op == wanted->op &&
+           (early->op != BACKEND_CAST ||
+               memcmp(&early->scale, &wanted->scale, sizeof(early->scale)) == 0);
+}
+
+static void add_counts(struct f8k_counts *sum, const struct f8k_counts *counts)
+{
+    sum->saturated += counts->saturated;
+    sum->nan += counts->nan;
+}
+
+static void take_amax(struct run_weight *weight, uint32_t amax)
+{
+    if (amax > weight->amax)
+        weight->amax = amax;
+}
+
+/* Makes the tasks of one pair at `tasks`, which has room for two; gives their number. */
+static uint32_t make_tasks(
+    struct collective *collective, uint32_t weight, uint32_t rank, struct backend_task *tasks)
+{
+    struct run *run = &collective->run;
+    const struct member *member = run->members[rank];
+    const struct backend_task *early = NULL;
+    if (run->round.kind == ROUND_GATHER)
+        early = collective_early_task(collective, weight, rank);
+    if (run->phase == RUN_AMAX) {
+        if (!reduces(collective, weight))
+            return 0;
+        if (early && early->op == BACKEND_AMAX) {
+            take_amax(&run->weights[weight], early->amax);
+            return 0;
+        }
+        collective_amax_task(member, weight, tasks);
+        return 1;
+    }
+    uint32_t count = 1;
+    collective_write_task(collective, member, weight, run_place(collective), tasks);
+    if (written_early(early, tasks)) {
+        add_counts(&run->weights[weight].counts, &early->counts);
+        count = 0;
+    }
+    return count + padding_task(collective, member, weight, run_place(collective), tasks + count);
+}
+
+/* Takes the results of a batch. */
+static void take_results(struct run *run)
+{
+    for (uint32_t t = 0; t < run->work.num_tasks; t++) {
+        struct run_weight *weight = &run->weights[run->task_weights[t]];
+        if (run->tasks[t].op == BACKEND_AMAX)
+            take_amax(weight, run->tasks[t].amax);
+        add_counts(&weight->counts, &run->tasks[t].counts);
+    }
+}
+
+static void set_scales(struct collective *collective)
+{
+    const struct run *run = &collective->run;
+    struct group *group = collective->group;
+    for (uint32_t w = run->first; w < run->first + run->count; w++) {
+        const struct run_weight *result = &run->weights[w];
+        if (!reduces(collective, w))
+            continue;
+        if (run->round.kind == ROUND_PRECOMPUTE)
+            scaling_precomputed(
+                &group->scalings[w], &group->list->weights[w], result->amax, result->version);
+        else
+            scaling_in_gather(&group->scalings[w], &group->list->weights[w], result->amax);
+    }
+}
+
+/* The place is written: its scales follow, and the state learns of the gather. */
+static void complete_gather(struct collective *collective)
+{
+    const struct run *run = &collective->run;
+    struct group *group = collective->group;
+    const struct bucket_info *bucket = &group->list->buckets[run->round.bucket];
+    uint8_t *scales = run_place(collective) + bucket->scales;
+    for (uint32_t i = 0; i < run->count; i++) {
+        struct scaling *scaling = &group->scalings[run->first + i];
+        const struct run_weight *result = &run->weights[run->first + i];
+        memcpy(scales + i * sizeof(float), &scaling->scale, sizeof(float));
+        scaling_gathered(scaling, result->version, &result->counts);
+    }
+    collective_forget_early(collective, run->round.bucket);
+    group->gathers++;
+    collective->context->gathers++;
+}
+
+static void end_run(struct collective *collective)
+{
+    if (collective->run.round.kind == ROUND_GATHER)
+        complete_gather(collective);
+    round_finished(collective->rounds, F8_OK);
+    collective_settle(collective);
+}
+
+/* Fills the batch from the cursor on. */
+static void fill_batch(struct collective *collective)
+{
+    struct run *run = &collective->run;
+    uint32_t world_size = collective->group->world_size;
+    run->work.num_tasks = 0;
+    while (run->weight < run->first + run->count && run->work.num_tasks + 2 <= run->max_tasks) {
+        uint32_t at = run->work.num_tasks;
+        uint32_t made = make_tasks(collective, run->weight, run->rank, run->tasks + at);
+        for (uint32_t t = at; t < at + made; t++)
+            run->task_weights[t] = run->weight;
+        run->work.num_tasks += made;
+        if (++run->rank == world_size) {
+            run->rank = 0;
+            run->weight++;
+        }
+    }
+}
+
+/* The next batch of the phase, or the first of the next phase; no tasks: the run is done. */
+static void next_batch(struct collective *collective)
+{
+    struct run *run = &collective->run;
+    fill_batch(collective);
+    if (run->work.num_tasks > 0 || run->phase == RUN_CAST)
+        return;
+    set_scales(collective);
+    run->phase = RUN_CAST;
+    if (run->round.kind != ROUND_GATHER)
+        return;
+    run->weight = run->first;
+    fill_batch(collective);
+}
+
+static void batch_finished(struct backend_work *work, int status)
+{
+    struct collective *collective = work->owner;
+    assert(status == F8_OK); /* a run is never cancelled */
+    (void)status;
+    take_results(&collective->run);
+    next_batch(collective);
+    if (work->num_tasks > 0)
+        backend_submit(collective->context->backend, work);
+    else
+        end_run(collective);
+}
+
+/* The weights that the round goes over. */
+static void set_range(struct collective *collective)
+{
+    struct run *run = &collective->run;
+    const struct weight_list *list = collective->group->list;
+    run->first = 0;
+    run->count = list->num_weights;
+    if (run->round.kind == ROUND_GATHER) {
+        run->first = list->buckets[run->round.bucket].first;
+        run->count = list->buckets[run->round.bucket].count;
+    }
+    memset(run->weights + run->first, 0, run->count * sizeof(*run->weights));
+}
+
+int collective_start(void *context, const struct round_run *round)
+{
+    struct collective *collective = context;
+    struct run *run = &collective->run;
+    run->round = *round;
+    if (round->kind == ROUND_SEAL)
+        return collective_start_seal(collective);
+    set_range(collective);
+    int status = collective_check_versions(collective, run->first, run->count, run->weights);
+    if (status < 0)
+        return status;
+    /* A rank that dies from here on stays among the departed until this run has ended. */
+    memcpy(run->members, collective->group->members,
+        collective->group->world_size * sizeof(*run->members));
+    run->phase = RUN_AMAX;
+    run->weight = run->first;
+    run->rank = 0;
+    run->work = (struct backend_work){
+        .tasks = run->tasks,
+        .job = collective->group->job->id,
+        .finished = batch_finished,
+        .owner = collective,
+    };
+    next_batch(collective);
+    /* Even without tasks: a round ends later, never inside its start. */
+    backend_submit(collective->context->backend, &run->work);
+    return F8_OK;
+}
+
+static uint32_t tasks_needed(const struct group *group)
+{
+    uint64_t most = (uint64_t)group->list->num_weights * group->world_size * 2;
+    return most < MAX_TASKS ? (uint32_t)most : MAX_TASKS;
+}
+
+int collective_prepare_runs(struct collective *collective)
+{
+    struct run *run = &collective->run;
+    const struct group *group = collective->group;
+    collective_drop_runs(collective);
+    run->max_tasks = tasks_needed(group);
+    run->members = calloc(group->world_size, sizeof(*run->members));
+    run->weights = calloc(group->list->num_weights, sizeof(*run->weights));
+    run->tasks = calloc(run->max_tasks, sizeof(*run->tasks));
+    run->task_weights = calloc(run->max_tasks, sizeof(*run->task_weights));
+    bool complete = run->members && run->weights && run->tasks && run->task_weights;
+    return complete ? F8_OK : F8_ENOMEM;
+}
+
+void collective_drop_runs(struct collective *collective)
+{
+    struct run *run = &collective->run;
+    free(run->members);
+    free(run->weights);
+    free(run->tasks);
+    free(run->task_weights);
+    run->members = NULL;
+    run->weights = NULL;
+    run->tasks = NULL;
+    run->task_weights = NULL;
+}

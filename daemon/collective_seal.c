@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The seal: compares what the ranks registered, reserves the arena, and makes the group ready for
+ * its collectives. On the loop; the backend reserves.
+ */
+#include "daemon/collective_private.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "status.h"
+
+static int compare_options(const struct member *a, const struct member *b, struct reason *reason)
+{
+    if (a->slots != b->slots)
+        return reason_set(reason, F8_EMISMATCH,
+            "rank %u (pid %u) sealed with %u slots where rank %u (pid %u) gave %u", b->rank, b->pid,
+            b->slots, a->rank, a->pid, a->slots);
+    if (a->poison != b->poison)
+        return reason_set(reason, F8_EMISMATCH,
+            "rank %u (pid %u) sealed %s poison where rank %u (pid %u) did not", b->rank, b->pid,
+            b->poison ? "with" : "without", a->rank, a->pid);
+    return F8_OK;
+}
+
+static int compare_members(const struct group *group, struct reason *reason)
+{
+    const struct member *first = group->members[0];
+    struct weights_party a = {.list = first->list, .rank = 0, .pid = first->pid};
+    int status = weights_check_complete(first->list, reason);
+    for (uint32_t r = 1; r < group->world_size && status == F8_OK; r++) {
+        const struct member *other = group->members[r];
+        struct weights_party b = {.list = other->list, .rank = r, .pid = other->pid};
+        status = weights_compare(&a, &b, reason);
+        if (status == F8_OK)
+            status = compare_options(first, other, reason);
+    }
+    return status;
+}
+
+static int check_slots(const struct weight_list *list, uint32_t slots, struct reason *reason)
+{
+    for (uint32_t b = 0; b < list->num_buckets && slots == 0; b++)
+        if (list->buckets[b].shared)
+            return reason_set(reason, F8_EINVAL,
+                "bucket %s is shared, but the group was sealed with 0 slots: give at least 1",
+                list->buckets[b].name);
+    return F8_OK;
+}
+
+/* A shard that is not empty must lie somewhere. */
+static int check_shards(const struct member *member, struct reason *reason)
+{
+    const struct weight_list *list = member->list;
+    for (uint32_t w = 0; w < list->num_weights; w++)
+        if (!member->shards[w].region &&
+            weight_shard_count(&list->weights[w], list->world_size, member->rank) > 0)
+            return reason_set(reason, F8_EINVAL,
+                "rank %u (pid %u): the shard of weight %s has no region", member->rank, member->pid,
+                list->weights[w].name);
+    return F8_OK;
+}
+
+/* Makes all members share the first one's list, and the group keep the state of known weights. */
+static int adopt_list(struct collective *collective)
+{
+    struct group *group = collective->group;
+    struct weight_list *list = group->members[0]->list;
+    struct reason ignored;
+    struct weights_party old = {.list = group->list}, new = {.list = list};
+    bool known = group->list && weights_compare(&old, &new, &ignored) == F8_OK;
+    struct scaling *scalings = group->scalings;
+    if (!known)
+        scalings = calloc(list->num_weights, sizeof(*scalings));
+    if (!scalings)
+        return reason_set(
+            &collective->refusal, F8_ENOMEM, "out of memory sealing group %s", group->name);
+    for (uint32_t w = 0; w < list->num_weights; w++)
+        if (known)
+            scaling_next_generation(&scalings[w], &list->weights[w]);
+        else
+            scaling_init(&scalings[w], &list->weights[w]);
+    if (!known) {
+        free(group->scalings);
+        group->scalings = scalings;
+    }
+    for (uint32_t r = 0; r < group->world_size; r++) {
+        struct weight_list *own = group->members[r]->list;
+        group->members[r]->list = weights_ref(list);
+        weights_unref(own);
+    }
+    weights_ref(list);
+    weights_unref(group->list);
+    group->list = list;
+    return F8_OK;
+}
+
+static void count_float8(struct group *group)
+{
+    group->float8_bytes = 0;
+    for (uint32_t w = 0; w < group->list->num_weights; w++)
+        if (weight_is_float8(&group->list->weights[w]))
+            group->float8_bytes += weight_wire_bytes(&group->list->weights[w]);
+}
+
+/* Everything is compared and reserved: the group's new machine knows its buckets. */
+static int make_machine(struct collective *collective)
+{
+    struct group *group = collective->group;
+    bool *shared = calloc(group->list->num_buckets, sizeof(*shared));
+    if (!shared)
+        return F8_ENOMEM;
+    for (uint32_t b = 0; b < group->list->num_buckets; b++)
+        shared[b] = group->list->buckets[b].shared;
+    struct rounds *rounds = round_new(
+        &(struct round_shape){
+            .ranks = group->world_size,
+            .buckets = group->list->num_buckets,
+            .slots = group->slots,
+            .depth = collective->context->config->max_rounds,
+            .shared = shared,
+            .first = round_next(collective->rounds),
+        },
+        &collective_round_ops, collective);
+    free(shared);
+    if (!rounds)
+        return F8_ENOMEM;
+    collective->sealed = rounds;
+    return F8_OK;
+}
+
+/* All that the collectives of the generation need, before anyone is told that it is sealed. */
+static int prepare(struct collective *collective)
+{
+    int status = make_machine(collective);
+    if (status == F8_OK)
+        status = collective_prepare_runs(collective);
+    if (status == F8_OK)
+        status = collective_prepare_earlies(collective);
+    if (status < 0)
+        return reason_set(&collective->refusal, status, "out of memory sealing group %s",
+            collective->group->name);
+    return F8_OK;
+}
+
+/* The forming machine hands over; ranks that died while the seal ran break the new one at once. */
+static void hand_over(struct collective *collective)
+{
+    struct group *group = collective->group;
+    struct rounds *forming = collective->rounds;
+    collective->rounds = collective->sealed;
+    collective->sealed = NULL;
+    for (uint32_t r = 0; r < group->world_size; r++)
+        round_enter(collective->rounds, r);
+    for (uint32_t r = 0; r < group->world_size; r++)
+        if (!group->members[r])
+            round_leave(collective->rounds, r, true);
+    free(forming);
+}
+
+static void end_seal(struct collective *collective, int status)
+{
+    struct group *group = collective->group;
+    if (status == F8_OK)
+        status = prepare(collective);
+    if (status == F8_OK && group->state == GROUP_FORMING)
+        group->state = GROUP_SEALED;
+    round_finished(collective->rounds, status);
+    if (status == F8_OK)
+        hand_over(collective);
+    collective_settle(collective);
+}
+
+static void reserved(struct backend_reserve *reserve, int status)
+{
+    struct collective *collective = reserve->owner;
+    struct group *group = collective->group;
+    if (status < 0) {
+        registry_discharge_arena(group->job, reserve->size);
+        collective->refusal = reserve->reason;
+    } else {
+        group->arena = reserve->arena;
+    }
+    end_seal(collective, status);
+}
+
+/* The arena of the generation before serves again if it fits: its pages are there already. */
+static bool arena_serves(const struct collective *collective)
+{
+    return collective->group->arena && collective->group->arena->size == collective->layout.size;
+}
+
+static void drop_arena(struct group *group)
+{
+    if (!group->arena)
+        return;
+    registry_discharge_arena(group->job, group->arena->size);
+    arena_free(group->arena);
+    group->arena = NULL;
+}
+
+static void arena_kept(struct backend_work *work, int status)
+{
+    end_seal(work->owner, status);
+}
+
+static int start_reserve(struct collective *collective)
+{
+    struct group *group = collective->group;
+    struct backend *backend = collective->context->backend;
+    if (arena_serves(collective)) {
+        collective->dirty = true;
+        collective->run.work = (struct backend_work){
+            .job = group->job->id, .finished = arena_kept, .owner = collective};
+        backend_submit(backend, &collective->run.work);
+        return F8_OK;
+    }
+    drop_arena(group);
+    char what[REASON_SIZE / 4];
+    (void)snprintf(what, sizeof(what), "the arena of group %.80s", group->name);
+    int status =
+        registry_charge_arena(group->job, what, collective->layout.size, &collective->refusal);
+    if (status < 0)
+        return status;
+    collective->run.reserve = (struct backend_reserve){
+        .size = collective->layout.size, .finished = reserved, .owner = collective};
+    backend_reserve(backend, &collective->run.reserve);
+    return F8_OK;
+}
+
+static bool any_shared(const struct weight_list *list)
+{
+    for (uint32_t b = 0; b < list->num_buckets; b++)
+        if (list->buckets[b].shared)
+            return true;
+    return false;
+}
+
+int collective_start_seal(struct collective *collective)
+{
+    struct group *group = collective->group;
+    struct reason *refusal = &collective->refusal;
+    const struct member *first = group->members[0];
+    int status = compare_members(group, refusal);
+    if (status == F8_OK)
+        status = check_slots(first->list, first->slots, refusal);
+    for (uint32_t r = 0; r < group->world_size && status == F8_OK; r++)
+        status = check_shards(group->members[r], refusal);
+    if (status == F8_OK)
+        status = adopt_list(collective);
+    if (status < 0)
+        return status;
+    group->slots = first->slots;
+    group->poison = first->poison;
+    count_float8(group);
+    weights_lay_out(group->list, group->slots, &collective->layout);
+    collective->dirty = group->poison || any_shared(group->list);
+    return start_reserve(collective);
+}

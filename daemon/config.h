@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon's settings: defaults, then the environment, then flags. Read once by main, before
+ * the loop; everyone else sees it const.
+ */
+#ifndef F8_DAEMON_CONFIG_H
+#define F8_DAEMON_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "daemon/log.h"
+#include "daemon/reason.h"
+
+struct config {
+    char socket[108]; /* path, as long as sun_path */
+    enum log_level log_level;
+    uint32_t threads; /* of the worker pool */
+    uint32_t max_connections;
+    uint32_t max_jobs;
+    uint32_t max_regions;    /* of one connection */
+    uint32_t max_weights;    /* of one group */
+    uint32_t max_ranks;      /* of one group, on this host */
+    uint32_t credit;         /* open requests of one connection */
+    uint32_t max_rounds;     /* open collectives of one group */
+    uint64_t memory_per_uid; /* bytes: regions and arenas */
+    uint64_t deadline_ms;    /* of a collective that names none */
+    uint64_t slow_ms;        /* after which a waiting collective is logged */
+    bool has_admin_gid;
+    gid_t admin_gid; /* besides root and the daemon's own uid */
+};
+
+/* What config_parse found. */
+enum config_action {
+    CONFIG_RUN,
+    CONFIG_EXIT, /* --help or --version was served */
+};
+
+/*
+ * Fills in the settings. F8_EINVAL: the reason names the flag or variable and its value.
+ */
+int config_parse(int argc, char **argv, struct config *ret_config, enum config_action *ret_action,
+    struct reason *reason);
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups and their members: see registry.h. */
+#include "daemon/registry.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "status.h"
+
+struct member *group_add_member(struct group *group, uint32_t rank, uint32_t pid, void *session)
+{
+    struct member *member = calloc(1, sizeof(*member));
+    if (!member)
+        return NULL;
+    member->list = weights_new(group->world_size);
+    if (!member->list) {
+        free(member);
+        return NULL;
+    }
+    member->group = group;
+    member->session = session;
+    member->rank = rank;
+    member->pid = pid;
+    member->generation = group->generation;
+    group->members[rank] = member;
+    return member;
+}
+
+static void member_free(struct member *member)
+{
+    for (uint32_t w = 0; w < member->shards_capacity; w++)
+        region_unref(member->shards[w].region);
+    weights_unref(member->list);
+    free(member->shards);
+    free(member->versions);
+    free(member);
+}
+
+void group_remove_member(struct member *member)
+{
+    struct group *group = member->group;
+    group->members[member->rank] = NULL;
+    member->session = NULL;
+    member->next = group->departed;
+    group->departed = member;
+}
+
+void group_bury(struct group *group)
+{
+    while (group->departed) {
+        struct member *member = group->departed;
+        group->departed = member->next;
+        member_free(member);
+    }
+}
+
+bool group_is_empty(const struct group *group)
+{
+    for (uint32_t r = 0; r < group->world_size; r++)
+        if (group->members[r])
+            return false;
+    return true;
+}
+
+uint32_t group_present(const struct group *group)
+{
+    uint32_t present = 0;
+    for (uint32_t r = 0; r < group->world_size; r++)
+        present += group->members[r] && group->members[r]->generation == group->generation;
+    return present;
+}
+
+int member_reserve(struct member *member, uint32_t count)
+{
+    if (count <= member->shards_capacity)
+        return F8_OK;
+    uint32_t capacity = count < 2 * member->shards_capacity ? 2 * member->shards_capacity : count;
+    struct shard *shards = realloc(member->shards, capacity * sizeof(*shards));
+    if (!shards)
+        return F8_ENOMEM;
+    member->shards = shards;
+    uint64_t *versions = realloc(member->versions, capacity * sizeof(*versions));
+    if (!versions)
+        return F8_ENOMEM;
+    member->versions = versions;
+    uint32_t added = capacity - member->shards_capacity;
+    memset(shards + member->shards_capacity, 0, added * sizeof(*shards));
+    memset(versions + member->shards_capacity, 0, added * sizeof(*versions));
+    member->shards_capacity = capacity;
+    return F8_OK;
+}
+
+void member_set_shard(
+    struct member *member, uint32_t weight, struct region *region, uint64_t offset)
+{
+    struct region *old = member->shards[weight].region;
+    member->shards[weight] =
+        (struct shard){.region = region ? region_ref(region) : NULL, .offset = offset};
+    region_unref(old);
+}
+
+const char *member_weight_in(const struct member *member, const struct region *region)
+{
+    for (uint32_t w = 0; w < member->list->num_weights; w++)
+        if (member->shards[w].region == region)
+            return member->list->weights[w].name;
+    return NULL;
+}

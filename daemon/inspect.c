@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What operators see of the daemon, a page at a time: each view walks the registry, passes over
+ * the rows that earlier pages had, and stops when the packet is full. On the loop; rows live in
+ * the answer's scratch memory until it is sent.
+ */
+#include "daemon/session_private.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/kernels.h"
+#include "protocol.h"
+
+/* Rows of one page at most, and the bytes that they may fill of a packet. */
+#define PAGE_ROWS  1024
+#define PAGE_BYTES (F8_PROTO_MAX_PACKET - 2048)
+#define SCRATCH    ((size_t)1 << 19)
+
+/* A page being filled. */
+struct page {
+    struct session *session; /* borrowed */
+    const F8__Inspect *ask;  /* borrowed */
+    F8__InspectReply *reply; /* borrowed: the answer's */
+    char *scratch;           /* borrowed: the answer's */
+    size_t used, bytes;
+    uint64_t row; /* of all that match, which comes next */
+    bool full;
+};
+
+/* Scratch memory for a row's parts; the page is full when there is no more. */
+static void *grab(struct page *page, size_t size)
+{
+    size_t rounded = (size + 7) & ~(size_t)7;
+    if (page->used + rounded > SCRATCH) {
+        page->full = true;
+        return NULL;
+    }
+    void *memory = page->scratch + page->used;
+    page->used += rounded;
+    return memory;
+}
+
+/* Whether the next matching row belongs on this page: not if it was on an earlier one. */
+static bool wants_row(struct page *page)
+{
+    return page->row++ >= page->ask->cursor;
+}
+
+/* Puts a row into a list of the reply, unless the page is full. */
+static void put_row(struct page *page, void *message, void ***list, size_t *count)
+{
+    size_t bytes = protobuf_c_message_get_packed_size(message) + 8;
+    if (page->bytes + bytes > PAGE_BYTES || *count == PAGE_ROWS) {
+        page->full = true;
+        return;
+    }
+    if (!*list)
+        *list = grab(page, PAGE_ROWS * sizeof(void *));
+    if (!*list)
+        return;
+    (*list)[(*count)++] = message;
+    page->bytes += bytes;
+}
+
+static bool matches(const char *glob, const char *name)
+{
+    return glob[0] == '\0' || fnmatch(glob, name, 0) == 0;
+}
+
+static uint64_t now_of(const struct page *page)
+{
+    return uv_now(page->session->context->collective.loop);
+}
+
+static void fill_status(struct page *page)
+{
+    const struct session_context *context = page->session->context;
+    const struct config *config = registry_config(context->registry);
+    F8__StatusInfo *info = grab(page, sizeof(*info));
+    struct registry_totals totals;
+    registry_count(context->registry, &totals);
+    f8__status_info__init(info);
+    info->version = (char *)F8_VERSION;
+    info->pid = (uint32_t)getpid();
+    info->uptime_ms = now_of(page) - context->started;
+    info->socket = (char *)config->socket;
+    info->kernels = (char *)f8k_ops()->name;
+    info->threads = config->threads;
+    info->connections = context->connections;
+    info->jobs = totals.jobs;
+    info->groups = totals.groups;
+    info->weights = totals.weights;
+    info->region_bytes = totals.region_bytes;
+    info->arena_bytes = totals.arena_bytes;
+    info->gathers = context->collective.gathers;
+    info->failed_rounds = context->collective.failed;
+    info->memory_limit = config->memory_per_uid;
+    info->backend = (char *)context->collective.backend->ops->name;
+    page->reply->status = info;
+}
+
+static void add_job(struct page *page, const struct job *job)
+{
+    F8__JobInfo *info = wants_row(page) ? grab(page, sizeof(*info)) : NULL;
+    if (!info)
+        return;
+    f8__job_info__init(info);
+    info->name = job->name;
+    info->uid = job->uid;
+    info->clients = job->clients;
+    for (const struct group *group = job->groups; group; group = group->next)
+        info->groups++;
+    info->region_bytes = job->region_bytes;
+    info->arena_bytes = job->arena_bytes;
+    info->age_ms = now_of(page) - job->opened;
+    put_row(page, info, (void ***)&page->reply->jobs, &page->reply->n_jobs);
+}
+
+static const char *state_name(enum group_state state)
+{
+    static const char *const names[] = {
+        [GROUP_FORMING] = "forming", [GROUP_SEALED] = "sealed", [GROUP_BROKEN] = "broken"};
+    return names[state];
+}
+
+static uint32_t *grab_pids(struct page *page, const struct group *group)
+{
+    uint32_t *pids = grab(page, group->world_size * sizeof(*pids));
+    for (uint32_t r = 0; pids && r < group->world_size; r++)
+        pids[r] = group->members[r] ? group->members[r]->pid : 0;
+    return pids;
+}
+
+static void add_group(struct page *page, const struct group *group)
+{
+    F8__GroupInfo *info = wants_row(page) ? grab(page, sizeof(*info)) : NULL;
+    uint32_t *pids = info ? grab_pids(page, group) : NULL;
+    if (!pids)
+        return;
+    f8__group_info__init(info);
+    info->job = group->job->name;
+    info->uid = group->job->uid;
+    info->name = group->name;
+    info->generation = group->generation;
+    info->state = (char *)state_name(group->state);
+    info->cause = group->state == GROUP_BROKEN ? (char *)group->cause.text : (char *)"";
+    info->world_size = group->world_size;
+    info->pids = pids;
+    info->n_pids = group->world_size;
+    info->weights = group->list ? group->list->num_weights : 0;
+    info->buckets = group->list ? group->list->num_buckets : 0;
+    info->slots = group->slots;
+    info->arena_bytes = group->arena ? group->arena->size : 0;
+    info->collectives = collective_completed(group);
+    info->gathers = group->gathers;
+    info->float8_bytes = group->float8_bytes;
+    put_row(page, info, (void ***)&page->reply->groups, &page->reply->n_groups);
+}
+
+static void fill_weight(F8__WeightInfo *info, const struct group *group, uint32_t index)
+{
+    const struct weight *weight = &group->list->weights[index];
+    const struct scaling *scaling = &group->scalings[index];
+    f8__weight_info__init(info);
+    info->job = group->job->name;
+    info->uid = group->job->uid;
+    info->group = group->name;
+    info->bucket = (char *)group->list->buckets[weight->bucket].name;
+    info->name = (char *)weight->name;
+    info->shape = (uint64_t *)weight->shape;
+    info->n_shape = weight->ndim;
+    info->dtype = weight->dtype;
+    info->flavour = weight->flavour;
+    info->format = weight->format;
+    info->power_of_two = weight->power_of_two;
+    info->wire = (char *)f8_proto_wire_name(weight->wire);
+    memcpy(&info->scale, &scaling->scale, sizeof(info->scale));
+    info->amax = scaling->amax;
+    info->scale_known = scaling->scale_seen;
+    info->amax_known = scaling->amax_seen;
+    info->version = scaling->version;
+    info->scale_version = scaling->scale_version;
+    info->gathers = scaling->gathers;
+    info->saturated = scaling->saturated;
+    info->nan = scaling->nan;
+    info->stale = scaling->stale;
+    info->bytes = weight_wire_bytes(weight);
+}
+
+static void add_weights(struct page *page, const struct group *group)
+{
+    for (uint32_t w = 0; group->list && w < group->list->num_weights && !page->full; w++) {
+        if (!matches(page->ask->name, group->list->weights[w].name) || !wants_row(page))
+            continue;
+        F8__WeightInfo *info = grab(page, sizeof(*info));
+        if (!info)
+            return;
+        fill_weight(info, group, w);
+        put_row(page, info, (void ***)&page->reply->weights, &page->reply->n_weights);
+    }
+}
+
+static const char *round_state(const struct round_head *head)
+{
+    if (head->running)
+        return "running";
+    return head->complete ? "waiting for a place" : "waiting for ranks";
+}
+
+static void fill_missing(F8__RoundInfo *info, const struct group *group, uint32_t *ranks)
+{
+    info->missing_ranks = ranks;
+    info->missing_pids = ranks + group->world_size;
+    for (uint32_t r = 0; r < group->world_size; r++) {
+        if (!collective_missing(group, info->collective, r))
+            continue;
+        info->missing_ranks[info->n_missing_ranks++] = r;
+        info->missing_pids[info->n_missing_pids++] = group->members[r] ? group->members[r]->pid : 0;
+    }
+}
+
+static void add_round(struct page *page, const struct group *group)
+{
+    static const char *const kinds[] = {
+        [ROUND_SEAL] = "seal", [ROUND_PRECOMPUTE] = "precompute", [ROUND_GATHER] = "gather"};
+    struct round_head head;
+    if (!collective_head(group, &head) || !wants_row(page))
+        return;
+    F8__RoundInfo *info = grab(page, sizeof(*info));
+    uint32_t *ranks = info ? grab(page, 2 * group->world_size * sizeof(*ranks)) : NULL;
+    if (!ranks)
+        return;
+    uint64_t now = now_of(page);
+    f8__round_info__init(info);
+    info->job = group->job->name;
+    info->uid = group->job->uid;
+    info->group = group->name;
+    info->collective = head.run.number;
+    info->kind = (char *)kinds[head.run.kind];
+    if (head.run.kind == ROUND_GATHER)
+        info->bucket = (char *)group->list->buckets[head.run.bucket].name;
+    info->waited_ms = now - head.opened;
+    info->state = (char *)round_state(&head);
+    info->deadline_ms = head.deadline > now ? head.deadline - now : 0;
+    fill_missing(info, group, ranks);
+    put_row(page, info, (void ***)&page->reply->rounds, &page->reply->n_rounds);
+}
+
+/* The rows of one group in a view whose rows are groups, weights or rounds. */
+static void add_of_group(struct page *page, const struct group *group)
+{
+    if (page->ask->view == F8__VIEW__WEIGHTS)
+        add_weights(page, group);
+    else if (!matches(page->ask->name, group->name))
+        return;
+    else if (page->ask->view == F8__VIEW__GROUPS)
+        add_group(page, group);
+    else
+        add_round(page, group);
+}
+
+static void fill_lists(struct page *page)
+{
+    const struct job *job = registry_jobs(page->session->context->registry);
+    for (; job && !page->full; job = job->next) {
+        if (!matches(page->ask->job, job->name))
+            continue;
+        if (page->ask->view == F8__VIEW__JOBS)
+            add_job(page, job);
+        else
+            for (struct group *group = job->groups; group && !page->full; group = group->next)
+                add_of_group(page, group);
+    }
+}
+
+static size_t rows_of(const F8__InspectReply *reply)
+{
+    return reply->n_jobs + reply->n_groups + reply->n_weights + reply->n_rounds;
+}
+
+int session_inspect(struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    const F8__Inspect *ask = incoming->request->inspect;
+    if (ask->view > F8__VIEW__ROUNDS)
+        return reason_set(&answer->reason, F8_EUNKNOWN, "view %d is not known to f8gatherd %s",
+            (int)ask->view, F8_VERSION);
+    answer->scratch = malloc(SCRATCH);
+    if (!answer->scratch)
+        return reason_set(&answer->reason, F8_ENOMEM, "out of memory inspecting");
+    f8__inspect_reply__init(&answer->body.inspect);
+    struct page page = {
+        .session = session, .ask = ask, .reply = &answer->body.inspect, .scratch = answer->scratch};
+    if (ask->view == F8__VIEW__STATUS)
+        fill_status(&page);
+    else
+        fill_lists(&page);
+    if (page.full)
+        page.reply->cursor = ask->cursor + rows_of(page.reply);
+    answer->reply.body_case = F8__REPLY__BODY_INSPECT;
+    answer->reply.inspect = page.reply;
+    return F8_OK;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* f8gatherd: reads its settings and serves. The only place that ends the process. */
+#include <stdlib.h>
+
+#include "daemon/config.h"
+#include "daemon/log.h"
+#include "daemon/server.h"
+
+/* Exit statuses as --help names them. */
+#define EXIT_USAGE 2
+
+int main(int argc, char **argv)
+{
+    struct config config;
+    struct reason reason;
+    enum config_action action;
+    if (config_parse(argc, argv, &config, &action, &reason) < 0) {
+        log_error("%s", reason.text);
+        return EXIT_USAGE;
+    }
+    if (action == CONFIG_EXIT)
+        return EXIT_SUCCESS;
+    log_set_level(config.log_level);
+    if (server_run(&config, &reason) < 0) {
+        log_error("%s", reason.text);
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who is there: jobs, groups and their members, and how much memory each uid holds. Finds, makes
+ * and frees; decides nothing about collectives. Called by session and collective on the loop.
+ */
+#ifndef F8_DAEMON_REGISTRY_H
+#define F8_DAEMON_REGISTRY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "daemon/arena.h"
+#include "daemon/config.h"
+#include "daemon/reason.h"
+#include "daemon/region.h"
+#include "daemon/scaling.h"
+#include "daemon/weights.h"
+
+struct collective;
+struct registry;
+
+/* A training run: the namespace of groups. Another uid's job of the same name is another job. */
+struct job {
+    struct registry *registry; /* borrowed */
+    struct job *next;          /* borrowed: the registry's list */
+    struct group *groups;      /* owned list */
+    char *name;                /* owned */
+    uint8_t *token;            /* owned; NULL: none */
+    size_t token_size;
+    uint64_t opened;       /* loop time, ms */
+    uint64_t region_bytes; /* of its clients */
+    uint64_t arena_bytes;
+    uint32_t id; /* for the backend's turns */
+    uint32_t clients;
+    uid_t uid;
+};
+
+enum group_state {
+    GROUP_FORMING,
+    GROUP_SEALED,
+    GROUP_BROKEN,
+};
+
+/* Where a rank's shard of a weight lies. */
+struct shard {
+    struct region *region; /* a reference; NULL if the shard is empty */
+    uint64_t offset;
+};
+
+/* A rank of a group, as long as its client is connected. */
+struct member {
+    struct group *group;      /* borrowed: outlives its members */
+    void *session;            /* borrowed: whom to answer; NULL once it left */
+    struct weight_list *list; /* a reference: its own, the group's after the seal */
+    struct shard *shards;     /* owned: by weight */
+    uint64_t *versions;       /* owned: by weight; SCALING_VERSION_UNKNOWN at first */
+    uint32_t shards_capacity;
+    uint32_t rank;
+    uint32_t pid;
+    uint64_t generation; /* that it takes part in */
+    uint32_t slots;      /* what it gave to the seal */
+    bool poison;
+    struct member *next; /* borrowed: the group's list of departed ones */
+};
+
+/* The ranks that shard the same weights. */
+struct group {
+    struct job *job;               /* borrowed: outlives its groups */
+    struct group *next;            /* borrowed: the job's list */
+    struct member **members;       /* owned array, by rank; NULL: nobody; owned members */
+    struct member *departed;       /* owned list: work may still read their shards */
+    struct weight_list *list;      /* a reference; NULL before the first seal */
+    struct scaling *scalings;      /* owned: by weight of list */
+    struct arena *arena;           /* owned; NULL before the first seal */
+    struct collective *collective; /* owned: made and freed by session */
+    void *waiting;                 /* borrowed: sessions that join once it is drained */
+    char *name;                    /* owned */
+    struct reason cause;           /* why it broke last; empty if it never did */
+    uint64_t generation;           /* from 1 */
+    uint64_t gathers;
+    uint64_t float8_bytes; /* gathered in float8 by one round of all buckets */
+    uint32_t id;
+    uint32_t world_size;
+    uint32_t slots;
+    bool poison;
+    enum group_state state;
+};
+
+/* Totals for operators. */
+struct registry_totals {
+    uint32_t jobs, groups;
+    uint64_t weights, region_bytes, arena_bytes;
+};
+
+/* NULL if memory is short. `config` outlives it. */
+struct registry *registry_new(const struct config *config);
+
+/* No job may be left. NULL allowed. */
+void registry_free(struct registry *registry);
+
+const struct config *registry_config(const struct registry *registry);
+
+/*
+ * The job of that uid and name, made if need be, with one client more. F8_EPERM: another token
+ * than its first client's; F8_ELIMIT; F8_ENOMEM.
+ */
+int registry_enter_job(struct registry *registry, uid_t uid, const char *name, const uint8_t *token,
+    size_t token_size, uint64_t now, struct job **ret_job, struct reason *reason);
+
+/* One client less; the job goes with its last client and its last group. */
+void registry_leave_job(struct job *job);
+
+/* The first job, then by ->next. */
+struct job *registry_jobs(const struct registry *registry);
+
+/*
+ * Charges `bytes` of regions or of an arena to a job's uid. F8_ELIMIT names `what` wants them,
+ * the limit, and which jobs hold how much.
+ */
+int registry_charge_region(
+    struct job *job, const char *what, uint64_t bytes, struct reason *reason);
+int registry_charge_arena(struct job *job, const char *what, uint64_t bytes, struct reason *reason);
+void registry_discharge_region(struct job *job, uint64_t bytes);
+void registry_discharge_arena(struct job *job, uint64_t bytes);
+
+void registry_count(const struct registry *registry, struct registry_totals *ret_totals);
+
+/* The group of that name, or NULL. */
+struct group *registry_find_group(const struct job *job, const char *name);
+
+/* Makes an empty group of generation 1; its name must be new. NULL if memory is short. */
+struct group *registry_add_group(struct job *job, const char *name, uint32_t world_size);
+
+/* Frees a group without members; its collective must be gone. */
+void registry_free_group(struct group *group);
+
+/* Seats a new member; members[rank] must be empty. NULL if memory is short. */
+struct member *group_add_member(struct group *group, uint32_t rank, uint32_t pid, void *session);
+
+/* Unseats it; it is kept among the departed until group_bury. */
+void group_remove_member(struct member *member);
+
+/* Frees the departed: no work reads their shards any more. */
+void group_bury(struct group *group);
+
+bool group_is_empty(const struct group *group);
+
+/* Number of ranks that take part in the group's present generation. */
+uint32_t group_present(const struct group *group);
+
+/* Room for the shards and versions of `count` weights, new ones zeroed. F8_ENOMEM. */
+int member_reserve(struct member *member, uint32_t count);
+
+/* Puts a shard, with a new reference to its region. */
+void member_set_shard(
+    struct member *member, uint32_t weight, struct region *region, uint64_t offset);
+
+/* A weight of the member that lies in the region, or NULL. */
+const char *member_weight_in(const struct member *member, const struct region *region);
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Greeting, joining, dispatch and replies: see session.h. */
+#include "daemon/session_private.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/log.h"
+#include "protocol.h"
+
+void answer_begin(struct answer *answer, uint64_t id)
+{
+    f8__reply__init(&answer->reply);
+    answer->reply.id = id;
+    answer->reason.text[0] = '\0';
+    answer->fd = -1;
+    answer->scratch = NULL;
+}
+
+void answer_send(struct session *session, struct answer *answer, int status)
+{
+    answer->reply.status = status;
+    if (status < 0) {
+        answer->reply.body_case = F8__REPLY__BODY__NOT_SET;
+        answer->reply.text = answer->reason.text;
+        answer->fd = -1;
+    }
+    session->context->link->send(session->conn, &answer->reply, answer->fd);
+    free(answer->scratch);
+}
+
+struct session *session_new(
+    struct session_context *context, const struct session_peer *peer, void *conn)
+{
+    struct session *session = calloc(1, sizeof(*session));
+    if (!session)
+        return NULL;
+    session->context = context;
+    session->peer = *peer;
+    session->conn = conn;
+    context->connections++;
+    return session;
+}
+
+int session_member(const struct session *session, uint32_t group, struct member **ret_member,
+    struct reason *reason)
+{
+    if (!session->member || session->member->group->id != group)
+        return reason_set(reason, F8_ENOENT, "group %u: this client has not joined it", group);
+    *ret_member = session->member;
+    return F8_OK;
+}
+
+static int handle_ping(
+    struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    (void)incoming;
+    f8__ping_reply__init(&answer->body.ping);
+    answer->body.ping.uptime_ms =
+        uv_now(session->context->collective.loop) - session->context->started;
+    answer->reply.body_case = F8__REPLY__BODY_PING;
+    answer->reply.ping = &answer->body.ping;
+    return F8_OK;
+}
+
+static int check_version(const F8__Hello *hello, struct reason *reason)
+{
+    if (hello->major == F8_PROTO_MAJOR)
+        return F8_OK;
+    return reason_set(reason, F8_EVERSION,
+        "the client (library %.40s) speaks protocol %u.%u, this daemon (f8gatherd %s) speaks "
+        "%d.%d: "
+        "install versions that go together",
+        hello->library_version, hello->major, hello->minor, F8_VERSION, F8_PROTO_MAJOR,
+        F8_PROTO_MINOR);
+}
+
+static int check_name(const char *what, const char *name, struct reason *reason)
+{
+    size_t length = strlen(name);
+    if (length == 0)
+        return reason_set(reason, F8_EINVAL, "the name of the %s is empty", what);
+    if (length > F8_PROTO_MAX_NAME)
+        return reason_set(reason, F8_EINVAL, "the name of the %s has %zu bytes, the limit is %d",
+            what, length, F8_PROTO_MAX_NAME);
+    return F8_OK;
+}
+
+static int greet_trainer(struct session *session, const F8__Hello *hello, struct reason *reason)
+{
+    int status = check_name("job", hello->job, reason);
+    if (status < 0)
+        return status;
+    return registry_enter_job(session->context->registry, session->peer.uid, hello->job,
+        hello->token.data, hello->token.len, uv_now(session->context->collective.loop),
+        &session->job, reason);
+}
+
+static int greet_admin(struct session *session, struct reason *reason)
+{
+    if (!session->peer.admin)
+        return reason_set(reason, F8_EPERM,
+            "uid %u may not inspect this daemon: it takes root, the daemon's own uid, or "
+            "membership "
+            "of its --admin-group",
+            (unsigned)session->peer.uid);
+    session->admin = true;
+    return F8_OK;
+}
+
+static int handle_hello(
+    struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    const F8__Hello *hello = incoming->request->hello;
+    if (session->greeted)
+        return reason_set(&answer->reason, F8_EORDER, "Hello comes once, as the first request");
+    int status = check_version(hello, &answer->reason);
+    if (status == F8_OK && hello->role == F8__ROLE__ADMIN)
+        status = greet_admin(session, &answer->reason);
+    else if (status == F8_OK)
+        status = greet_trainer(session, hello, &answer->reason);
+    if (status < 0)
+        return status;
+    session->greeted = true;
+    F8__HelloReply *reply = &answer->body.hello;
+    f8__hello_reply__init(reply);
+    reply->major = F8_PROTO_MAJOR;
+    reply->minor = F8_PROTO_MINOR;
+    reply->daemon_version = F8_VERSION;
+    reply->credit = registry_config(session->context->registry)->credit;
+    reply->pid = (uint32_t)getpid();
+    answer->reply.body_case = F8__REPLY__BODY_HELLO;
+    answer->reply.hello = reply;
+    return F8_OK;
+}
+
+/* Who may ask: nothing but Hello before Hello, trainers and operators each their own. */
+static int check_role(
+    const struct session *session, F8__Request__BodyCase body, struct reason *reason)
+{
+    if (body == F8__REQUEST__BODY_HELLO)
+        return F8_OK;
+    if (!session->greeted)
+        return reason_set(reason, F8_EORDER, "the first request of a connection must be Hello");
+    if (body == F8__REQUEST__BODY_PING)
+        return F8_OK;
+    if (session->admin != (body == F8__REQUEST__BODY_INSPECT))
+        return reason_set(reason, F8_EPERM,
+            session->admin ? "an operator's connection only inspects"
+                           : "a trainer's connection may not inspect");
+    return F8_OK;
+}
+
+static session_handler *const handlers[] = {
+    [F8__REQUEST__BODY_HELLO] = handle_hello,
+    [F8__REQUEST__BODY_PING] = handle_ping,
+    [F8__REQUEST__BODY_REGION_ADD] = session_region_add,
+    [F8__REQUEST__BODY_REGION_DROP] = session_region_drop,
+    [F8__REQUEST__BODY_JOIN] = session_join,
+    [F8__REQUEST__BODY_REGISTER] = session_register,
+    [F8__REQUEST__BODY_SEAL] = session_seal,
+    [F8__REQUEST__BODY_PRECOMPUTE] = session_precompute,
+    [F8__REQUEST__BODY_PRE_GATHER] = session_pre_gather,
+    [F8__REQUEST__BODY_GATHER] = session_gather,
+    [F8__REQUEST__BODY_RELEASE] = session_release,
+    [F8__REQUEST__BODY_CHANGED] = session_changed,
+    [F8__REQUEST__BODY_QUIESCE] = session_quiesce,
+    [F8__REQUEST__BODY_WEIGHT_MOVE] = session_weight_move,
+    [F8__REQUEST__BODY_INSPECT] = session_inspect,
+};
+
+static int dispatch(struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    F8__Request__BodyCase body = incoming->request->body_case;
+    bool known = (size_t)body < sizeof(handlers) / sizeof(handlers[0]) && handlers[body];
+    if (!known)
+        return reason_set(&answer->reason, F8_EUNKNOWN,
+            "request %" PRIu64 " is of a kind that f8gatherd %s does not know",
+            incoming->request->id, F8_VERSION);
+    int status = check_role(session, body, &answer->reason);
+    return status < 0 ? status : handlers[body](session, incoming, answer);
+}
+
+bool session_handle(
+    struct session *session, const F8__Request *request, const int *fds, uint32_t num_fds)
+{
+    struct incoming incoming = {.request = request, .fds = fds, .num_fds = num_fds};
+    struct answer answer;
+    answer_begin(&answer, request->id);
+    int status = dispatch(session, &incoming, &answer);
+    /* A release is never answered, not even when it is refused: nobody waits for it. */
+    if (request->body_case == F8__REQUEST__BODY_RELEASE)
+        return false;
+    if (status != SESSION_PENDING)
+        answer_send(session, &answer, status);
+    return true;
+}

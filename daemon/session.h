@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One client's requests: who may ask what, which object is meant, and exactly one reply to each.
+ * Told messages by conn, it never touches a socket; replies go up through a callback. On the loop.
+ */
+#ifndef F8_DAEMON_SESSION_H
+#define F8_DAEMON_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "daemon/collective.h"
+#include "daemon/registry.h"
+#include "f8gather.pb-c.h"
+
+struct session;
+
+/* The upward call to conn. */
+struct session_link {
+    /* Sends a reply; `fd` (borrowed, or -1) goes with it. May be called from any session call. */
+    void (*send)(void *conn, const F8__Reply *reply, int fd);
+};
+
+/* What all sessions share; outlives them. */
+struct session_context {
+    struct registry *registry;            /* borrowed */
+    struct collective_context collective; /* its listener is session_listener */
+    const struct session_link *link;      /* borrowed: static */
+    uint64_t started;                     /* loop time, ms */
+    uint32_t connections;
+};
+
+extern const struct collective_listener session_listener;
+
+/* The peer, as the kernel vouches for it. */
+struct session_peer {
+    uid_t uid;
+    uint32_t pid;
+    bool admin; /* may inspect: root, the daemon's uid, the configured group */
+};
+
+/* NULL if memory is short. */
+struct session *session_new(
+    struct session_context *context, const struct session_peer *peer, void *conn);
+
+/* The client is gone: its ranks leave, its regions go. Nothing is sent any more. */
+void session_free(struct session *session, bool died);
+
+/*
+ * Serves a request; `fds` are the descriptors that came with it, the caller's to close. True if a
+ * reply was sent or will be, false for a release, which has none.
+ */
+bool session_handle(
+    struct session *session, const F8__Request *request, const int *fds, uint32_t num_fds);
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The collectives as clients ask for them: see session.h. Each carries its generation, so that
+ * one that is late by a failure is told so, not mixed into the next.
+ */
+#include "daemon/session_private.h"
+
+#include <inttypes.h>
+
+int session_generation(const struct session *session, uint32_t group, uint64_t generation,
+    struct member **ret_member, struct reason *reason)
+{
+    int status = session_member(session, group, ret_member, reason);
+    if (status < 0)
+        return status;
+    const struct member *member = *ret_member;
+    if (member->generation == generation)
+        return F8_OK;
+    return reason_set(reason, F8_ESTALE,
+        "generation %" PRIu64 " of group %s has passed: rank %u is in generation %" PRIu64,
+        generation, member->group->name, member->rank, member->generation);
+}
+
+int session_seal(struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    const F8__Seal *seal = incoming->request->seal;
+    struct member *member;
+    int status =
+        session_generation(session, seal->group, seal->generation, &member, &answer->reason);
+    if (status < 0)
+        return status;
+    if (session->registering)
+        return reason_set(&answer->reason, F8_EORDER,
+            "rank %u asked for the seal in the middle of a registration", member->rank);
+    return collective_seal(member, incoming->request->id,
+        &(struct collective_seal){
+            .slots = seal->slots, .poison = seal->poison, .deadline_ms = seal->deadline_ms},
+        &answer->reason);
+}
+
+int session_precompute(
+    struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    const F8__Precompute *precompute = incoming->request->precompute;
+    struct member *member;
+    int status = session_generation(
+        session, precompute->group, precompute->generation, &member, &answer->reason);
+    if (status < 0)
+        return status;
+    return collective_precompute(
+        member, incoming->request->id, precompute->deadline_ms, &answer->reason);
+}
+
+int session_pre_gather(
+    struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    const F8__PreGather *pre_gather = incoming->request->pre_gather;
+    struct member *member;
+    int status = session_generation(
+        session, pre_gather->group, pre_gather->generation, &member, &answer->reason);
+    if (status < 0)
+        return status;
+    return collective_pre_gather(member, pre_gather->bucket, &answer->reason);
+}
+
+int session_gather(struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    const F8__Gather *gather = incoming->request->gather;
+    struct member *member;
+    int status =
+        session_generation(session, gather->group, gather->generation, &member, &answer->reason);
+    if (status < 0)
+        return status;
+    return collective_gather(
+        member, incoming->request->id, gather->bucket, gather->deadline_ms, &answer->reason);
+}
+
+int session_release(struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    const F8__Release *release = incoming->request->release;
+    struct member *member;
+    int status =
+        session_generation(session, release->group, release->generation, &member, &answer->reason);
+    return status < 0 ? status : collective_release(member, release->bucket);
+}
+
+int session_changed(struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    const F8__Changed *changed = incoming->request->changed;
+    struct member *member;
+    int status =
+        session_generation(session, changed->group, changed->generation, &member, &answer->reason);
+    if (status < 0)
+        return status;
+    return collective_changed(member, changed->first, changed->count, &answer->reason);
+}
+
+int session_quiesce(struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    const F8__Quiesce *quiesce = incoming->request->quiesce;
+    struct member *member;
+    int status =
+        session_generation(session, quiesce->group, quiesce->generation, &member, &answer->reason);
+    if (status < 0)
+        return status;
+    return collective_quiesce(member, incoming->request->id, &answer->reason);
+}
+
+static void fill_gather(
+    const struct group *group, const struct round_run *run, struct answer *answer)
+{
+    F8__GatherReply *reply = &answer->body.gather;
+    f8__gather_reply__init(reply);
+    reply->offset = collective_place_offset(group, run->place);
+    reply->use = run->number;
+    answer->reply.body_case = F8__REPLY__BODY_GATHER;
+    answer->reply.gather = reply;
+}
+
+static void fill_seal(const struct group *group, struct answer *answer)
+{
+    F8__SealReply *reply = &answer->body.seal;
+    f8__seal_reply__init(reply);
+    reply->arena_size = group->arena->size;
+    answer->reply.body_case = F8__REPLY__BODY_SEAL;
+    answer->reply.seal = reply;
+    answer->fd = group->arena->fd;
+}
+
+void session_answer_collective(
+    struct member *member, uint64_t tag, int status, const struct round_run *run)
+{
+    const struct group *group = member->group;
+    struct answer answer;
+    answer_begin(&answer, tag);
+    if (status < 0)
+        answer.reason = group->cause;
+    else if (run && run->kind == ROUND_GATHER)
+        fill_gather(group, run, &answer);
+    else if (run && run->kind == ROUND_SEAL)
+        fill_seal(group, &answer);
+    answer_send(member->session, &answer, status);
+}

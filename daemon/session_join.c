@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How clients come into groups, and how groups end: see session.h. A join that meets a broken
+ * group whose last work still runs waits until that is over.
+ */
+#include "daemon/session_private.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "protocol.h"
+
+/* What a client wants of a group, from a message or from its own waiting. */
+struct entry {
+    struct group *group; /* borrowed */
+    uint32_t rank;
+    bool rejoin;
+};
+
+static int check_join(const struct session *session, const F8__Join *join, struct reason *reason)
+{
+    const struct config *config = registry_config(session->context->registry);
+    if (session->waits_for)
+        return reason_set(reason, F8_EORDER, "a join of this client is under way");
+    if (join->group[0] == '\0' || strnlen(join->group, F8_PROTO_MAX_NAME + 1) > F8_PROTO_MAX_NAME)
+        return reason_set(reason, F8_EINVAL,
+            "the name of the group has %zu bytes, allowed are 1 to %d", strlen(join->group),
+            F8_PROTO_MAX_NAME);
+    if (join->world_size < 1 || join->world_size > config->max_ranks)
+        return reason_set(reason, F8_EINVAL,
+            "group %s: world size %u is not from 1 to %u (--max-ranks)", join->group,
+            join->world_size, config->max_ranks);
+    if (join->rank >= join->world_size)
+        return reason_set(reason, F8_EINVAL, "group %s: rank %u is not below the world size %u",
+            join->group, join->rank, join->world_size);
+    return F8_OK;
+}
+
+/* Any member, to name who is in the group. */
+static const struct member *some_member(const struct group *group)
+{
+    for (uint32_t r = 0; r < group->world_size; r++)
+        if (group->members[r])
+            return group->members[r];
+    return NULL;
+}
+
+static int check_world_size(const struct group *group, const F8__Join *join, struct reason *reason)
+{
+    const struct member *other = some_member(group);
+    if (group->world_size == join->world_size)
+        return F8_OK;
+    return reason_set(reason, F8_EMISMATCH,
+        "rank %u gave world size %u for group %s, which rank %u (pid %u) joined with %u",
+        join->rank, join->world_size, group->name, other ? other->rank : 0, other ? other->pid : 0,
+        group->world_size);
+}
+
+static int check_rejoin(
+    const struct session *session, const struct entry *entry, struct reason *reason)
+{
+    const struct member *member = session->member;
+    if (!member || member->group != entry->group || member->rank != entry->rank)
+        return reason_set(reason, F8_EORDER,
+            "this client is not rank %u of group %s: join it first", entry->rank,
+            entry->group->name);
+    if (entry->group->state != GROUP_BROKEN && member->generation == entry->group->generation)
+        return reason_set(reason, F8_EORDER, "group %s is not broken: it need not be rejoined",
+            entry->group->name);
+    return F8_OK;
+}
+
+static int check_new(
+    const struct session *session, const struct entry *entry, struct reason *reason)
+{
+    const struct member *holder = entry->group->members[entry->rank];
+    if (session->member)
+        return reason_set(reason, F8_EORDER,
+            "this client is rank %u of group %s already: it may be in "
+            "one group",
+            session->member->rank, session->member->group->name);
+    if (holder)
+        return reason_set(reason, F8_EEXIST, "rank %u of group %s is held by pid %u", entry->rank,
+            entry->group->name, holder->pid);
+    return F8_OK;
+}
+
+static void wait_for_drain(struct session *session, const struct entry *entry, uint64_t id)
+{
+    session->waits_for = entry->group;
+    session->join_id = id;
+    session->join_rank = entry->rank;
+    session->rejoining = entry->rejoin;
+    session->next_waiting = entry->group->waiting;
+    entry->group->waiting = session;
+}
+
+void session_stop_waiting(struct session *session)
+{
+    struct session *first = session->waits_for->waiting;
+    if (first == session) {
+        session->waits_for->waiting = session->next_waiting;
+    } else {
+        while (first->next_waiting != session)
+            first = first->next_waiting;
+        first->next_waiting = session->next_waiting;
+    }
+    session->waits_for = NULL;
+}
+
+/* Frees a group that nobody is in, waits for, or works for. */
+static void reap(struct group *group)
+{
+    collective_free(group);
+    registry_free_group(group);
+}
+
+static int enter(
+    struct session *session, const struct entry *entry, uint64_t id, struct answer *answer)
+{
+    struct group *group = entry->group;
+    struct reason *reason = &answer->reason;
+    int status =
+        entry->rejoin ? check_rejoin(session, entry, reason) : check_new(session, entry, reason);
+    if (status < 0)
+        return status;
+    if (!collective_is_open(group)) {
+        wait_for_drain(session, entry, id);
+        return SESSION_PENDING;
+    }
+    struct member *member = session->member;
+    if (!member)
+        member = group_add_member(group, entry->rank, session->peer.pid, session);
+    if (!member || collective_enter(member) < 0) {
+        if (member && !session->member)
+            group_remove_member(member);
+        return reason_set(reason, F8_ENOMEM, "out of memory joining group %s", group->name);
+    }
+    session->member = member;
+    F8__JoinReply *reply = &answer->body.join;
+    f8__join_reply__init(reply);
+    reply->group = group->id;
+    reply->generation = group->generation;
+    answer->reply.body_case = F8__REPLY__BODY_JOIN;
+    answer->reply.join = reply;
+    return F8_OK;
+}
+
+static int make_group(
+    struct session *session, const F8__Join *join, struct group **ret_group, struct reason *reason)
+{
+    struct group *group = registry_add_group(session->job, join->group, join->world_size);
+    if (group && collective_new(&session->context->collective, group) < 0) {
+        registry_free_group(group);
+        group = NULL;
+    }
+    if (!group)
+        return reason_set(reason, F8_ENOMEM, "out of memory making group %s", join->group);
+    *ret_group = group;
+    return F8_OK;
+}
+
+int session_join(struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    const F8__Join *join = incoming->request->join;
+    int status = check_join(session, join, &answer->reason);
+    if (status < 0)
+        return status;
+    struct entry entry = {.group = registry_find_group(session->job, join->group),
+        .rank = join->rank,
+        .rejoin = join->rejoin};
+    bool made = !entry.group;
+    if (made)
+        status = make_group(session, join, &entry.group, &answer->reason);
+    else
+        status = check_world_size(entry.group, join, &answer->reason);
+    if (status < 0)
+        return status;
+    status = enter(session, &entry, incoming->request->id, answer);
+    if (made && status < 0)
+        reap(entry.group);
+    return status;
+}
+
+static void retry_join(struct session *session)
+{
+    struct entry entry = {
+        .group = session->waits_for, .rank = session->join_rank, .rejoin = session->rejoining};
+    struct answer answer;
+    session_stop_waiting(session);
+    answer_begin(&answer, session->join_id);
+    int status = enter(session, &entry, session->join_id, &answer);
+    assert(status != SESSION_PENDING);
+    answer_send(session, &answer, status);
+}
+
+/* Upward from collective: nothing of the broken or empty group runs any more. */
+static void drained(struct group *group)
+{
+    while (group->waiting)
+        retry_join(group->waiting);
+    if (group_is_empty(group))
+        reap(group);
+}
+
+const struct collective_listener session_listener = {
+    .done = session_answer_collective,
+    .drained = drained,
+};

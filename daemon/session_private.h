@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the session share: session.c (greeting, dispatch, replies), session_join.c
+ * (groups), session_register.c (regions and weights), session_collective.c (collectives) and
+ * inspect.c (what operators see).
+ */
+#ifndef F8_DAEMON_SESSION_PRIVATE_H
+#define F8_DAEMON_SESSION_PRIVATE_H
+
+#include "daemon/session.h"
+
+/* What a handler returns besides a status: the reply comes later. */
+#define SESSION_PENDING ROUND_PENDING
+
+struct session {
+    struct session_context *context; /* borrowed: outlives it */
+    void *conn;                      /* borrowed: outlives it */
+    struct session_peer peer;
+    bool greeted;
+    bool admin;
+    struct job *job;         /* borrowed: entered; NULL before Hello and for admins */
+    struct member *member;   /* borrowed: the group's; NULL before it joined */
+    struct region **regions; /* owned array of references; id - 1 is the index, NULL: free */
+    uint32_t num_regions;
+    bool registering; /* a registration of several packets is under way */
+    uint32_t committed_weights, committed_buckets;
+    /* A join that waits until its broken group is drained. */
+    struct group *waits_for;      /* borrowed: kept while someone waits; NULL: no such join */
+    struct session *next_waiting; /* borrowed: the group's list */
+    uint64_t join_id;
+    uint32_t join_rank;
+    bool rejoining;
+};
+
+/* A reply being made: the body's room, its descriptor, and the sentence for a failure. */
+struct answer {
+    F8__Reply reply;
+    union {
+        F8__HelloReply hello;
+        F8__PingReply ping;
+        F8__RegionReply region;
+        F8__JoinReply join;
+        F8__SealReply seal;
+        F8__GatherReply gather;
+        F8__InspectReply inspect;
+    } body;
+    struct reason reason;
+    int fd;        /* borrowed; -1: none */
+    void *scratch; /* owned: freed once the reply is sent */
+};
+
+/* A request with the descriptors that came along. */
+struct incoming {
+    const F8__Request *request;
+    const int *fds;
+    uint32_t num_fds;
+};
+
+/* Every handler: a status or SESSION_PENDING. */
+typedef int session_handler(
+    struct session *session, const struct incoming *incoming, struct answer *answer);
+
+/* session_register.c */
+session_handler session_region_add, session_region_drop, session_register, session_weight_move;
+void session_drop_regions(struct session *session);
+
+/* session_join.c */
+session_handler session_join;
+void session_stop_waiting(struct session *session);
+
+/* session_collective.c */
+session_handler session_seal, session_precompute, session_pre_gather, session_gather,
+    session_release, session_changed, session_quiesce;
+
+/* The same, if it takes part in that generation: F8_ESTALE. */
+int session_generation(const struct session *session, uint32_t group, uint64_t generation,
+    struct member **ret_member, struct reason *reason);
+/* A member's collective ended; run is NULL for a quiesce. */
+void session_answer_collective(
+    struct member *member, uint64_t tag, int status, const struct round_run *run);
+
+/* inspect.c */
+session_handler session_inspect;
+
+/* session.c: the member, if the group is the one that this client joined. F8_ENOENT. */
+int session_member(const struct session *session, uint32_t group, struct member **ret_member,
+    struct reason *reason);
+/* Begins an answer; ends it with its status and sends it. */
+void answer_begin(struct answer *answer, uint64_t id);
+void answer_send(struct session *session, struct answer *answer, int status);
+
+#endif

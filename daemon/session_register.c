@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Regions and weights of a client: see session.h. A registration may come in several packets and
+ * counts as one: an error in any of them undoes all.
+ */
+#include "daemon/session_private.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol.h"
+
+/* The slot of a free region id, making room if need be; NULL at the limit or without memory. */
+static struct region **free_slot(struct session *session)
+{
+    for (uint32_t i = 0; i < session->num_regions; i++)
+        if (!session->regions[i])
+            return &session->regions[i];
+    if (session->num_regions >= registry_config(session->context->registry)->max_regions)
+        return NULL;
+    uint32_t count = session->num_regions + 1;
+    struct region **regions = realloc(session->regions, count * sizeof(struct region *));
+    if (!regions)
+        return NULL;
+    regions[count - 1] = NULL;
+    session->regions = regions;
+    session->num_regions = count;
+    return &regions[count - 1];
+}
+
+static int take_region(
+    struct session *session, int fd, struct region **ret_region, struct reason *reason)
+{
+    uint64_t size;
+    int status = region_check(fd, &size, reason);
+    if (status == F8_OK)
+        status = registry_charge_region(session->job, "the region", size, reason);
+    if (status < 0)
+        return status;
+    status = region_map(fd, ret_region, reason);
+    if (status < 0)
+        registry_discharge_region(session->job, size);
+    return status;
+}
+
+int session_region_add(
+    struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    if (incoming->num_fds != 1)
+        return reason_set(&answer->reason, F8_EREGION,
+            "the region came with %u descriptors, it takes exactly one", incoming->num_fds);
+    struct region **slot = free_slot(session);
+    if (!slot)
+        return reason_set(&answer->reason, F8_ELIMIT,
+            "this client has %u regions, the limit "
+            "(--max-regions)",
+            session->num_regions);
+    struct region *region;
+    int status = take_region(session, incoming->fds[0], &region, &answer->reason);
+    if (status < 0)
+        return status;
+    *slot = region;
+    F8__RegionReply *reply = &answer->body.region;
+    f8__region_reply__init(reply);
+    reply->region = (uint32_t)(slot - session->regions) + 1;
+    reply->size = region->size;
+    answer->reply.body_case = F8__REPLY__BODY_REGION;
+    answer->reply.region = reply;
+    return F8_OK;
+}
+
+static struct region *find_region(const struct session *session, uint32_t id)
+{
+    return id >= 1 && id <= session->num_regions ? session->regions[id - 1] : NULL;
+}
+
+static void drop_region(struct session *session, struct region **slot)
+{
+    registry_discharge_region(session->job, (*slot)->size);
+    region_unref(*slot);
+    *slot = NULL;
+}
+
+int session_region_drop(
+    struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    uint32_t id = incoming->request->region_drop->region;
+    struct region *region = find_region(session, id);
+    if (!region)
+        return reason_set(&answer->reason, F8_ENOENT, "region %u: this client has none such", id);
+    const char *weight = session->member ? member_weight_in(session->member, region) : NULL;
+    if (weight)
+        return reason_set(&answer->reason, F8_EBUSY,
+            "region %u still has the shard of weight %s in it: move it first", id, weight);
+    drop_region(session, &session->regions[id - 1]);
+    return F8_OK;
+}
+
+void session_drop_regions(struct session *session)
+{
+    for (uint32_t i = 0; i < session->num_regions; i++)
+        if (session->regions[i])
+            drop_region(session, &session->regions[i]);
+    free(session->regions);
+}
+
+/* Checks where a shard lies; gives its region, NULL for an empty shard without one. */
+static int locate_shard(const struct session *session, const struct weight *weight, uint32_t id,
+    uint64_t offset, struct region **ret_region, struct reason *reason)
+{
+    const struct member *member = session->member;
+    uint64_t size = f8_proto_dtype_size(weight->dtype);
+    uint64_t bytes = weight_shard_count(weight, member->group->world_size, member->rank) * size;
+    struct region *region = find_region(session, id);
+    *ret_region = region;
+    if (id == 0 && bytes == 0)
+        return F8_OK;
+    if (!region)
+        return reason_set(
+            reason, F8_ENOENT, "weight %s: this client has no region %u", weight->name, id);
+    if (offset % size != 0)
+        return reason_set(reason, F8_EINVAL,
+            "weight %s: offset %" PRIu64 " is no multiple of the element size %" PRIu64,
+            weight->name, offset, size);
+    if (!region_contains(region, offset, bytes))
+        return reason_set(reason, F8_EREGION,
+            "weight %s: its shard of %" PRIu64 " bytes at offset %" PRIu64
+            " does not fit in region %u of %" PRIu64 " bytes",
+            weight->name, bytes, offset, id, region->size);
+    return F8_OK;
+}
+
+static int convert_weight(
+    const F8__Weight *message, struct weight *ret_weight, struct reason *reason)
+{
+    if (message->n_shape < 1 || message->n_shape > F8_PROTO_MAX_DIMS)
+        return reason_set(reason, F8_EINVAL,
+            "weight %.255s has %zu dimensions, allowed are 1 to %d", message->name,
+            message->n_shape, F8_PROTO_MAX_DIMS);
+    if (message->dtype > UINT8_MAX || message->flavour > UINT8_MAX || message->format > UINT8_MAX)
+        return reason_set(reason, F8_EINVAL,
+            "weight %.255s has dtype %u, flavour %u, format %u: no such values", message->name,
+            message->dtype, message->flavour, message->format);
+    *ret_weight = (struct weight){
+        .ndim = (uint32_t)message->n_shape,
+        .dtype = (uint8_t)message->dtype,
+        .flavour = (uint8_t)message->flavour,
+        .format = (uint8_t)message->format,
+        .power_of_two = message->power_of_two,
+        .static_bits = message->static_scale,
+    };
+    memcpy(ret_weight->shape, message->shape, message->n_shape * sizeof(message->shape[0]));
+    return F8_OK;
+}
+
+static int add_weight(struct session *session, const F8__Weight *message, struct reason *reason)
+{
+    struct member *member = session->member;
+    struct weight_list *list = member->list;
+    struct weight weight;
+    uint32_t limit = registry_config(session->context->registry)->max_weights;
+    int status = convert_weight(message, &weight, reason);
+    if (status == F8_OK && member_reserve(member, list->num_weights + 1) < 0)
+        status = reason_set(reason, F8_ENOMEM, "out of memory registering %s", message->name);
+    if (status == F8_OK)
+        status = weights_add(list, message->name, &weight, limit, reason);
+    if (status < 0)
+        return status;
+    uint32_t index = list->num_weights - 1;
+    struct region *region;
+    status = locate_shard(
+        session, &list->weights[index], message->region, message->offset, &region, reason);
+    if (status == F8_OK)
+        member_set_shard(member, index, region, message->offset);
+    return status;
+}
+
+static int add_all(struct session *session, const F8__Register *message, struct reason *reason)
+{
+    int status = F8_OK;
+    for (size_t i = 0; i < message->n_weights && status == F8_OK; i++)
+        status = add_weight(session, message->weights[i], reason);
+    for (size_t i = 0; i < message->n_buckets && status == F8_OK; i++)
+        status = weights_add_bucket(session->member->list,
+            &(struct bucket_info){.name = message->buckets[i]->name,
+                .first = message->buckets[i]->first,
+                .count = message->buckets[i]->count,
+                .shared = message->buckets[i]->shared},
+            reason);
+    return status;
+}
+
+/* Takes back all that came since the registration began. */
+static void undo(struct session *session)
+{
+    struct member *member = session->member;
+    uint32_t kept = session->committed_weights;
+    for (uint32_t w = kept; w < member->list->num_weights; w++)
+        member_set_shard(member, w, NULL, 0);
+    weights_truncate(member->list, kept, session->committed_buckets);
+}
+
+static int check_open(const struct member *member, struct reason *reason)
+{
+    const struct group *group = member->group;
+    if (member->list == group->list)
+        return reason_set(reason, F8_EORDER,
+            "group %s was sealed: no weights can be added to what rank %u registered", group->name,
+            member->rank);
+    struct round_head head;
+    if (collective_head(group, &head) && !collective_missing(group, head.run.number, member->rank))
+        return reason_set(reason, F8_EORDER, "rank %u has asked for the seal of group %s already",
+            member->rank, group->name);
+    return F8_OK;
+}
+
+int session_register(
+    struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    const F8__Register *message = incoming->request->register_;
+    struct member *member;
+    int status = session_member(session, message->group, &member, &answer->reason);
+    if (status == F8_OK)
+        status = check_open(member, &answer->reason);
+    if (status < 0)
+        return status;
+    if (!session->registering) {
+        session->committed_weights = member->list->num_weights;
+        session->committed_buckets = member->list->num_buckets;
+    }
+    status = add_all(session, message, &answer->reason);
+    if (status < 0)
+        undo(session);
+    session->registering = status == F8_OK && message->more;
+    return status;
+}
+
+int session_weight_move(
+    struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    const F8__WeightMove *move = incoming->request->weight_move;
+    struct member *member;
+    int status =
+        session_generation(session, move->group, move->generation, &member, &answer->reason);
+    if (status == F8_OK)
+        status = collective_check_move(member, move->weight, &answer->reason);
+    if (status < 0)
+        return status;
+    struct region *region;
+    status = locate_shard(session, &member->list->weights[move->weight], move->region, move->offset,
+        &region, &answer->reason);
+    if (status == F8_OK)
+        member_set_shard(member, move->weight, region, move->offset);
+    return status;
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lists of registered weights and buckets: see weights.h. */
+#include "daemon/weights.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct weight_list *weights_new(uint32_t world_size)
+{
+    struct weight_list *list = calloc(1, sizeof(*list));
+    if (!list)
+        return NULL;
+    list->world_size = world_size;
+    list->refs = 1;
+    return list;
+}
+
+struct weight_list *weights_ref(struct weight_list *list)
+{
+    list->refs++;
+    return list;
+}
+
+void weights_unref(struct weight_list *list)
+{
+    if (!list || --list->refs > 0)
+        return;
+    names_done(&list->weight_names);
+    names_done(&list->bucket_names);
+    free(list->weights);
+    free(list->buckets);
+    free(list);
+}
+
+bool weight_is_float8(const struct weight *weight)
+{
+    return weight->flavour == F8_PROTO_DYNAMIC || weight->flavour == F8_PROTO_STATIC;
+}
+
+uint64_t weight_shard_rows(const struct weight *weight, uint32_t world_size, uint32_t rank)
+{
+    return f8_proto_shard_rows(weight->rows, world_size, rank);
+}
+
+uint64_t weight_shard_count(const struct weight *weight, uint32_t world_size, uint32_t rank)
+{
+    return weight_shard_rows(weight, world_size, rank) * weight->cols;
+}
+
+uint64_t weight_wire_bytes(const struct weight *weight)
+{
+    return weight->rows * weight->cols * f8_proto_wire_size(weight->wire);
+}
+
+char *weight_shape_text(const struct weight *weight, char *buffer, size_t size)
+{
+    size_t used = 0;
+    for (uint32_t d = 0; d < weight->ndim && used < size; d++)
+        used += (size_t)snprintf(
+            buffer + used, size - used, "%s%" PRIu64, d ? ", " : "[", weight->shape[d]);
+    if (used < size)
+        (void)snprintf(buffer + used, size - used, "]");
+    return buffer;
+}
+
+static int check_name(const char *what, const char *name, struct reason *reason)
+{
+    size_t length = strlen(name);
+    if (length == 0)
+        return reason_set(reason, F8_EINVAL, "a %s has an empty name", what);
+    if (length > F8_PROTO_MAX_NAME)
+        return reason_set(reason, F8_EINVAL,
+            "the name of %s %.40s... has %zu bytes, the limit is %d", what, name, length,
+            F8_PROTO_MAX_NAME);
+    return F8_OK;
+}
+
+/* Fills in rows and cols. */
+static int check_shape(const char *name, struct weight *weight, struct reason *reason)
+{
+    if (weight->ndim < 1 || weight->ndim > F8_PROTO_MAX_DIMS)
+        return reason_set(reason, F8_EINVAL, "weight %s has %u dimensions, allowed are 1 to %d",
+            name, weight->ndim, F8_PROTO_MAX_DIMS);
+    weight->rows = weight->shape[0];
+    weight->cols = 1;
+    uint64_t most = F8_PROTO_MAX_ELEMENTS;
+    for (uint32_t d = 0; d < weight->ndim; d++) {
+        uint64_t size = weight->shape[d];
+        if (size > most)
+            return reason_set(reason, F8_EINVAL, "weight %s has more than 2^48 elements", name);
+        most = size ? most / size : most;
+        weight->cols *= d ? size : 1;
+    }
+    return F8_OK;
+}
+
+static int check_flavour(const char *name, const struct weight *weight, struct reason *reason)
+{
+    if (!f8_proto_flavour_name(weight->flavour))
+        return reason_set(reason, F8_EINVAL, "weight %s has flavour %u, which this daemon lacks",
+            name, weight->flavour);
+    if (weight->flavour == F8_PROTO_RAW_BF16 && weight->dtype != F8_PROTO_F32)
+        return reason_set(reason, F8_EINVAL,
+            "weight %s: flavour raw-bf16 takes float32 sources, not %s", name,
+            f8_proto_dtype_name(weight->dtype));
+    if (!weight_is_float8(weight))
+        return F8_OK;
+    if (!f8_proto_format_name(weight->format))
+        return reason_set(reason, F8_EINVAL,
+            "weight %s has float8 format %u, known are 1 (e4m3fn) "
+            "and 2 (e5m2)",
+            name, weight->format);
+    float scale;
+    memcpy(&scale, &weight->static_bits, sizeof(scale));
+    if (weight->flavour == F8_PROTO_STATIC && !(isfinite(scale) && scale > 0))
+        return reason_set(reason, F8_EINVAL,
+            "weight %s has static scale %g, which must be finite and above 0", name, (double)scale);
+    return F8_OK;
+}
+
+static int check_weight(const char *name, struct weight *weight, struct reason *reason)
+{
+    int status = check_name("weight", name, reason);
+    if (status == F8_OK)
+        status = check_shape(name, weight, reason);
+    if (status < 0)
+        return status;
+    if (!f8_proto_dtype_name(weight->dtype))
+        return reason_set(reason, F8_EINVAL,
+            "weight %s has dtype %u, known are 1 (float32), 2 (bfloat16) and 3 (float16)", name,
+            weight->dtype);
+    return check_flavour(name, weight, reason);
+}
+
+/* Makes room for one more element of `size` bytes. */
+static int reserve_one(void **array, uint32_t count, uint32_t *capacity, size_t size)
+{
+    if (count < *capacity)
+        return F8_OK;
+    uint32_t bigger = *capacity ? *capacity * 2 : 16;
+    void *grown = realloc(*array, bigger * size);
+    if (!grown)
+        return F8_ENOMEM;
+    *array = grown;
+    *capacity = bigger;
+    return F8_OK;
+}
+
+/* Adds a name to a set of the list, with the texts for what can go wrong. */
+static int take_name(struct names *names, const char *what, const char *name, const char **ret_name,
+    struct reason *reason)
+{
+    int status = names_add(names, name, ret_name);
+    if (status == F8_EEXIST)
+        return reason_set(reason, status, "%s %s is registered twice by this rank", what, name);
+    if (status < 0)
+        return reason_set(reason, status, "out of memory registering %s %s", what, name);
+    return F8_OK;
+}
+
+int weights_add(struct weight_list *list, const char *name, const struct weight *weight,
+    uint32_t limit, struct reason *reason)
+{
+    struct weight added = *weight;
+    int status = check_weight(name, &added, reason);
+    if (status < 0)
+        return status;
+    if (list->num_weights >= limit)
+        return reason_set(
+            reason, F8_ELIMIT, "weight %s is one more than the limit of %u weights", name, limit);
+    if (reserve_one(
+            (void **)&list->weights, list->num_weights, &list->weights_capacity, sizeof(added)) < 0)
+        return reason_set(reason, F8_ENOMEM, "out of memory registering weight %s", name);
+    status = take_name(&list->weight_names, "weight", name, &added.name, reason);
+    if (status < 0)
+        return status;
+    added.wire = (uint8_t)f8_proto_wire_of(added.flavour, added.dtype, added.format);
+    added.bucket = WEIGHT_NO_BUCKET;
+    if (!weight_is_float8(&added))
+        added.format = 0;
+    if (added.flavour != F8_PROTO_STATIC)
+        added.static_bits = 0;
+    if (added.flavour != F8_PROTO_DYNAMIC)
+        added.power_of_two = false;
+    list->weights[list->num_weights++] = added;
+    return F8_OK;
+}
+
+static int check_bucket_range(
+    const struct weight_list *list, const struct bucket_info *bucket, struct reason *reason)
+{
+    if (bucket->count == 0)
+        return reason_set(reason, F8_EINVAL, "bucket %s has no weights", bucket->name);
+    if (bucket->first > list->num_weights || bucket->count > list->num_weights - bucket->first)
+        return reason_set(reason, F8_EINVAL,
+            "bucket %s has weights %u to %" PRIu64 ", but only %u are registered", bucket->name,
+            bucket->first, (uint64_t)bucket->first + bucket->count - 1, list->num_weights);
+    for (uint32_t w = bucket->first; w < bucket->first + bucket->count; w++)
+        if (list->weights[w].bucket != WEIGHT_NO_BUCKET)
+            return reason_set(reason, F8_EINVAL, "weight %s is in bucket %s and in bucket %s",
+                list->weights[w].name, list->buckets[list->weights[w].bucket].name, bucket->name);
+    return F8_OK;
+}
+
+int weights_add_bucket(
+    struct weight_list *list, const struct bucket_info *bucket, struct reason *reason)
+{
+    struct bucket_info added = *bucket;
+    int status = check_name("bucket", bucket->name, reason);
+    if (status == F8_OK)
+        status = check_bucket_range(list, bucket, reason);
+    if (status < 0)
+        return status;
+    if (reserve_one(
+            (void **)&list->buckets, list->num_buckets, &list->buckets_capacity, sizeof(added)) < 0)
+        return reason_set(reason, F8_ENOMEM, "out of memory registering bucket %s", bucket->name);
+    status = take_name(&list->bucket_names, "bucket", bucket->name, &added.name, reason);
+    if (status < 0)
+        return status;
+    for (uint32_t w = added.first; w < added.first + added.count; w++)
+        list->weights[w].bucket = list->num_buckets;
+    list->buckets[list->num_buckets++] = added;
+    return F8_OK;
+}
+
+void weights_truncate(struct weight_list *list, uint32_t num_weights, uint32_t num_buckets)
+{
+    while (list->num_buckets > num_buckets) {
+        const struct bucket_info *bucket = &list->buckets[--list->num_buckets];
+        for (uint32_t w = bucket->first; w < bucket->first + bucket->count; w++)
+            list->weights[w].bucket = WEIGHT_NO_BUCKET;
+        names_remove(&list->bucket_names, bucket->name);
+    }
+    while (list->num_weights > num_weights)
+        names_remove(&list->weight_names, list->weights[--list->num_weights].name);
+}
+
+int weights_check_complete(const struct weight_list *list, struct reason *reason)
+{
+    if (list->num_buckets == 0)
+        return reason_set(reason, F8_EORDER,
+            "no bucket is registered: register weights and buckets before the seal");
+    for (uint32_t w = 0; w < list->num_weights; w++)
+        if (list->weights[w].bucket == WEIGHT_NO_BUCKET)
+            return reason_set(
+                reason, F8_EINVAL, "weight %s is in no bucket", list->weights[w].name);
+    return F8_OK;
+}
+
+void weights_lay_out(struct weight_list *list, uint32_t slots, struct weights_layout *ret_layout)
+{
+    struct weights_layout layout = {0};
+    for (uint32_t b = 0; b < list->num_buckets; b++) {
+        struct bucket_info *bucket = &list->buckets[b];
+        uint64_t offset = 0;
+        for (uint32_t w = bucket->first; w < bucket->first + bucket->count; w++) {
+            struct weight *weight = &list->weights[w];
+            weight->offset = offset;
+            offset += f8_proto_weight_span(
+                weight->rows, weight->cols, list->world_size, f8_proto_wire_size(weight->wire));
+        }
+        bucket->scales = offset;
+        bucket->span = offset + f8_proto_scales_span(bucket->count);
+        bucket->own = layout.size;
+        if (!bucket->shared)
+            layout.size += bucket->span;
+        else if (bucket->span > layout.slot_span)
+            layout.slot_span = bucket->span;
+    }
+    layout.size += slots * layout.slot_span;
+    *ret_layout = layout;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Comparison of what two ranks registered, and the sentence that names the first difference: see
+ * weights.h. Elsewhere such a difference is a hang in the first collective.
+ */
+#include "daemon/weights.h"
+
+#include <string.h>
+
+#define SHAPE_TEXT 96
+
+/* A weight in words: "float32 [5, 7] dynamic e4m3fn". */
+static void describe(const struct weight *weight, char *buffer, size_t size)
+{
+    char shape[SHAPE_TEXT];
+    (void)snprintf(buffer, size, "%s %s %s %s%s", f8_proto_dtype_name(weight->dtype),
+        weight_shape_text(weight, shape, sizeof(shape)), f8_proto_flavour_name(weight->flavour),
+        f8_proto_wire_name(weight->wire), weight->power_of_two ? " power-of-two" : "");
+}
+
+static bool same_weight(const struct weight *a, const struct weight *b)
+{
+    return a->ndim == b->ndim && memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0])) == 0 &&
+           a->dtype == b->dtype && a->flavour == b->flavour && a->format == b->format &&
+           a->power_of_two == b->power_of_two;
+}
+
+static int compare_weight(const struct weights_party *a, const struct weights_party *b,
+    uint32_t index, struct reason *reason)
+{
+    const struct weight *x = &a->list->weights[index], *y = &b->list->weights[index];
+    if (strcmp(x->name, y->name) != 0)
+        return reason_set(reason, F8_EMISMATCH,
+            "rank %u (pid %u) registered %s as weight %u where rank %u (pid %u) registered %s",
+            b->rank, b->pid, y->name, index, a->rank, a->pid, x->name);
+    if (!same_weight(x, y)) {
+        char of_x[2 * SHAPE_TEXT], of_y[2 * SHAPE_TEXT];
+        describe(x, of_x, sizeof(of_x));
+        describe(y, of_y, sizeof(of_y));
+        return reason_set(reason, F8_EMISMATCH,
+            "rank %u (pid %u) registered weight %s as %s where rank %u (pid %u) registered %s",
+            b->rank, b->pid, y->name, of_y, a->rank, a->pid, of_x);
+    }
+    if (x->static_bits != y->static_bits)
+        return reason_set(reason, F8_EMISMATCH,
+            "rank %u (pid %u) gave weight %s the static scale 0x%08x where rank %u (pid %u) gave "
+            "0x%08x",
+            b->rank, b->pid, y->name, y->static_bits, a->rank, a->pid, x->static_bits);
+    return F8_OK;
+}
+
+static int compare_bucket(const struct weights_party *a, const struct weights_party *b,
+    uint32_t index, struct reason *reason)
+{
+    const struct bucket_info *x = &a->list->buckets[index], *y = &b->list->buckets[index];
+    if (strcmp(x->name, y->name) != 0)
+        return reason_set(reason, F8_EMISMATCH,
+            "rank %u (pid %u) registered %s as bucket %u where rank %u (pid %u) registered %s",
+            b->rank, b->pid, y->name, index, a->rank, a->pid, x->name);
+    if (x->first != y->first || x->count != y->count || x->shared != y->shared)
+        return reason_set(reason, F8_EMISMATCH,
+            "rank %u (pid %u) registered bucket %s as %u%s weights from %u on where rank %u (pid "
+            "%u) registered %u%s from %u on",
+            b->rank, b->pid, y->name, y->count, y->shared ? " shared" : "", y->first, a->rank,
+            a->pid, x->count, x->shared ? " shared" : "", x->first);
+    return F8_OK;
+}
+
+static int compare_count(const struct weights_party *a, const struct weights_party *b,
+    const char *what, uint32_t of_a, uint32_t of_b, struct reason *reason)
+{
+    if (of_a == of_b)
+        return F8_OK;
+    return reason_set(reason, F8_EMISMATCH,
+        "rank %u (pid %u) registered %u %s where rank %u (pid %u) registered %u", b->rank, b->pid,
+        of_b, what, a->rank, a->pid, of_a);
+}
+
+static uint32_t fewer(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+int weights_compare(
+    const struct weights_party *a, const struct weights_party *b, struct reason *reason)
+{
+    if (a->list == b->list)
+        return F8_OK;
+    int status = F8_OK;
+    for (uint32_t w = 0; w < fewer(a->list->num_weights, b->list->num_weights) && !status; w++)
+        status = compare_weight(a, b, w, reason);
+    if (status == F8_OK)
+        status = compare_count(a, b, "weights", a->list->num_weights, b->list->num_weights, reason);
+    for (uint32_t i = 0; i < fewer(a->list->num_buckets, b->list->num_buckets) && !status; i++)
+        status = compare_bucket(a, b, i, reason);
+    if (status == F8_OK)
+        status = compare_count(a, b, "buckets", a->list->num_buckets, b->list->num_buckets, reason);
+    return status;
+}
