@@ -146,7 +146,7 @@ static inline uint32_t f8k_f16_bits(uint16_t f16)
     uint32_t sign = (uint32_t)(f16 >> 15) << 31;
     uint32_t pattern = f16 & 0x7fff;
     if (pattern > F8K_F16_INF)
-        return sign | F8K_F32_NAN | (pattern & 0x3ff) << 13;
+        return sign | F8K_F32_INF | (pattern & 0x3ff) << 13;
     if (pattern == F8K_F16_INF)
         return sign | F8K_F32_INF;
     return sign | f8k_bits_of(f8k_widen(pattern, 10, 15));
