@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
+# Regions, arenas and backends. kernel_support gives the backends' tests their random elements.
+f8_add_test(test_region LABEL daemon SOURCES test_region.c LIBS f8daemon)
+f8_add_test(test_arena LABEL daemon SOURCES test_arena.c LIBS f8daemon)
