@@ -1,0 +1,658 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The contract of backend.h as tests: results equal to the reference kernels' to the bit,
+ * finished() once and never inside a call, no touch of memory after it, turns between jobs,
+ * nothing left on the loop. Order comes from the loop's turns and callbacks, never from time.
+ */
+#include "backend_contract.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "kernel_support.h"
+#include "proto/status.h"
+
+#define MIB ((size_t)1 << 20)
+
+uv_loop_t *test_loop;
+struct backend *test_backend;
+
+static uv_loop_t loop;
+static bool inside_call;
+static unsigned num_finished;
+
+/* ---- Means ---- */
+
+void backend_fixture_open(int (*make)(uv_loop_t *loop, struct backend **ret_backend))
+{
+    num_finished = 0;
+    test_loop = &loop;
+    ck_assert_int_eq(uv_loop_init(test_loop), 0);
+    ck_assert_int_eq(make(test_loop, &test_backend), F8_OK);
+}
+
+void backend_fixture_close(void)
+{
+    ck_assert_msg(!uv_loop_alive(test_loop), "a backend without works keeps the loop alive");
+    backend_free(test_backend);
+    ck_assert_int_eq(uv_run(test_loop, UV_RUN_DEFAULT), 0);
+    ck_assert_int_eq(uv_loop_close(test_loop), 0);
+}
+
+static void on_finished(struct backend_work *work, int status)
+{
+    struct run *run = work->owner;
+    ck_assert_msg(!inside_call, "finished() is called inside submit or cancel");
+    ck_assert_uint_eq(work->chunks_in_flight, 0);
+    run->status = status;
+    run->finished++;
+    run->place = ++num_finished;
+    if (run->then)
+        run->then(run);
+}
+
+struct run run_of(struct backend_task *tasks, uint32_t num_tasks, uint32_t job)
+{
+    return (struct run){
+        .work = {.tasks = tasks, .num_tasks = num_tasks, .job = job, .finished = on_finished}};
+}
+
+void run_submit(struct run *run)
+{
+    run->work.owner = run;
+    inside_call = true;
+    int r = backend_submit(test_backend, &run->work);
+    inside_call = false;
+    ck_assert_int_eq(r, F8_OK);
+}
+
+void run_cancel(struct run *run)
+{
+    inside_call = true;
+    backend_cancel(test_backend, &run->work);
+    inside_call = false;
+}
+
+void run_wait(struct run *run)
+{
+    while (!run->finished) {
+        int alive = uv_run(test_loop, UV_RUN_ONCE);
+        ck_assert_msg(alive || run->finished, "finished() never comes: the loop has ended");
+    }
+}
+
+/* Until nothing is left, which proves that nothing more comes. */
+static void run_out(void)
+{
+    ck_assert_int_eq(uv_run(test_loop, UV_RUN_DEFAULT), 0);
+}
+
+struct backend_task fill_task(void *data, uint64_t bytes, uint8_t value)
+{
+    return (struct backend_task){.op = BACKEND_FILL, .dst = data, .count = bytes, .byte = value};
+}
+
+/* Memory that takes pages only where it is touched, and faults at once when it is gone. */
+static uint8_t *map_zeros(size_t size)
+{
+    void *data = mmap(
+        NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ck_assert_ptr_ne(data, MAP_FAILED);
+    return data;
+}
+
+/* ---- Results ---- */
+
+#define MAX_COUNT 1200000 /* several chunks, the last one partial */
+#define NUM_TASKS 40
+#define MARGIN    64
+#define SENTINEL  0xa5
+
+static size_t random_count(struct rng *rng)
+{
+    static const size_t counts[] = {0, 1, 2, 3, 31, 33, 4095, 4096, 4097, 262143, 262144, 262145,
+        524288, 524289, MAX_COUNT - 1, MAX_COUNT};
+    if (rng_below(rng, 2))
+        return rng_below(rng, 3000);
+    return counts[rng_below(rng, sizeof(counts) / sizeof(counts[0]))];
+}
+
+static size_t output_bytes(const struct backend_task *task)
+{
+    switch (task->op) {
+    case BACKEND_AMAX:
+        return 0;
+    case BACKEND_COPY:
+        return task->count * f8k_dtype_size(task->dtype);
+    case BACKEND_TO_BF16:
+        return task->count * 2;
+    default:
+        return task->count;
+    }
+}
+
+/* A task over a random part of `source`, which has MAX_COUNT + 64 elements of every dtype. */
+static struct backend_task random_task(struct rng *rng, uint8_t *const source[4])
+{
+    struct backend_task task = {
+        .op = (enum backend_op)rng_below(rng, 5),
+        .dtype = all_dtypes[rng_below(rng, 3)],
+        .format = all_formats[rng_below(rng, 2)],
+        .scale = random_scale(rng),
+        .byte = (uint8_t)rng_next(rng),
+        .count = random_count(rng),
+        .amax = 0xdeadbeef, /* submit zeroes the results */
+        .counts = {.saturated = 1, .nan = 1},
+    };
+    if (task.op == BACKEND_TO_BF16)
+        task.dtype = F8K_F32;
+    if (task.op != BACKEND_FILL)
+        task.src = source[task.dtype] + rng_below(rng, 64) * f8k_dtype_size(task.dtype);
+    if (task.op != BACKEND_AMAX) {
+        size_t bytes = output_bytes(&task) + 2 * MARGIN;
+        task.dst = malloc(bytes);
+        ck_assert_ptr_nonnull(task.dst);
+        memset(task.dst, SENTINEL, bytes);
+        task.dst += MARGIN;
+    }
+    return task;
+}
+
+/* The whole task in one go by the reference kernels; dst is a fresh buffer. */
+static void run_reference(struct backend_task *task)
+{
+    const struct f8k_ops *ref = f8k_variant(0);
+    struct f8k_cast cast = {.src = task->src,
+        .dst = task->dst,
+        .count = task->count,
+        .scale = task->scale,
+        .dtype = task->dtype,
+        .format = task->format};
+    switch (task->op) {
+    case BACKEND_AMAX:
+        task->amax = ref->amax(task->dtype, task->src, task->count);
+        break;
+    case BACKEND_CAST:
+        ref->cast(&cast, &task->counts);
+        break;
+    case BACKEND_COPY:
+        memcpy(task->dst, task->src, output_bytes(task));
+        break;
+    case BACKEND_TO_BF16:
+        ref->to_bf16(task->src, (void *)task->dst, task->count);
+        break;
+    case BACKEND_FILL:
+        memset(task->dst, task->byte, task->count);
+        break;
+    }
+}
+
+/* Compares a finished task with the reference and frees its output. */
+static void check_task(struct backend_task *task, int i)
+{
+    struct backend_task want = *task;
+    size_t bytes = output_bytes(task);
+    want.amax = 0;
+    want.counts = (struct f8k_counts){0};
+    want.dst = malloc(bytes + 1);
+    ck_assert_ptr_nonnull(want.dst);
+    run_reference(&want);
+
+    ck_assert_msg(
+        task->amax == want.amax, "task %d: amax %08x, not %08x", i, task->amax, want.amax);
+    ck_assert_uint_eq(task->counts.saturated, want.counts.saturated);
+    ck_assert_uint_eq(task->counts.nan, want.counts.nan);
+    if (task->dst) {
+        ck_assert_msg(memcmp(task->dst, want.dst, bytes) == 0, "task %d (op %d, %ju elements)", i,
+            (int)task->op, (uintmax_t)task->count);
+        for (int k = 1; k <= MARGIN; k++) {
+            ck_assert_uint_eq(task->dst[-k], SENTINEL);
+            ck_assert_uint_eq(task->dst[bytes + (size_t)k - 1], SENTINEL);
+        }
+        free(task->dst - MARGIN);
+    }
+    free(want.dst);
+}
+
+START_TEST(results_equal_the_reference)
+{
+    struct rng rng = {.state = 4711 + (uint64_t)_i};
+    struct backend_task tasks[NUM_TASKS];
+    uint8_t *source[4] = {NULL};
+    for (int d = 0; d < 3; d++) {
+        enum f8k_dtype dtype = all_dtypes[d];
+        source[dtype] = malloc((MAX_COUNT + 64) * f8k_dtype_size(dtype));
+        ck_assert_ptr_nonnull(source[dtype]);
+        for (size_t i = 0; i < MAX_COUNT + 64; i++)
+            set_element(dtype, source[dtype], i, random_element(&rng, dtype));
+    }
+    for (int i = 0; i < NUM_TASKS; i++)
+        tasks[i] = random_task(&rng, source);
+
+    struct run run = run_of(tasks, NUM_TASKS, 1);
+    run_submit(&run);
+    run_wait(&run);
+    ck_assert_int_eq(run.status, F8_OK);
+    run_out();
+    ck_assert_uint_eq(run.finished, 1);
+    for (int i = 0; i < NUM_TASKS; i++)
+        check_task(&tasks[i], i);
+    for (int d = 0; d < 4; d++)
+        free(source[d]);
+}
+END_TEST
+
+/* An element at the end of a late chunk: the chunks' amaxes and counts are combined. */
+START_TEST(amax_and_counts_are_over_all_chunks)
+{
+    size_t count = 2 * MIB;
+    float *src = (float *)map_zeros(count * sizeof(*src));
+    uint8_t *dst = map_zeros(count);
+    struct backend_task tasks[] = {
+        {.op = BACKEND_AMAX, .src = src, .count = count, .dtype = F8K_F32},
+        {.op = BACKEND_CAST,
+            .src = src,
+            .dst = dst,
+            .count = count,
+            .dtype = F8K_F32,
+            .format = F8K_E4M3FN,
+            .scale = 1.0F},
+    };
+    struct run run = run_of(tasks, 2, 1);
+    src[0] = -2000.0F;
+    src[count / 2] = 3000.0F;
+    src[count - 1] = 1000.0F;
+    run_submit(&run);
+    run_wait(&run);
+
+    float amax;
+    memcpy(&amax, &tasks[0].amax, sizeof(amax));
+    ck_assert_float_eq(amax, 3000.0F);
+    ck_assert_uint_eq(tasks[1].counts.saturated, 3);
+    ck_assert_uint_eq(dst[0], 0xfe);
+    ck_assert_uint_eq(dst[count - 1], 0x7e);
+    (void)munmap(src, count * sizeof(*src));
+    (void)munmap(dst, count);
+}
+END_TEST
+
+/* ---- Many works ---- */
+
+#define MANY 300
+
+START_TEST(many_works_at_once)
+{
+    static struct run runs[MANY];
+    static struct backend_task tasks[MANY][3];
+    size_t bytes = 10000;
+    uint8_t *memory = map_zeros(MANY * bytes);
+    for (size_t i = 0; i < MANY; i++) {
+        uint8_t *data = memory + i * bytes;
+        tasks[i][0] = fill_task(data, i, (uint8_t)(i % 251 + 1));
+        tasks[i][1] = fill_task(data, 0, 0xff);
+        tasks[i][2] = fill_task(data + i, bytes - i, (uint8_t)(i % 241 + 2));
+        runs[i] = run_of(tasks[i], 3, (uint32_t)(i * 7 % 11));
+        run_submit(&runs[i]);
+    }
+    run_out();
+    for (size_t i = 0; i < MANY; i++) {
+        uint8_t *data = memory + i * bytes;
+        ck_assert_uint_eq(runs[i].finished, 1);
+        ck_assert_int_eq(runs[i].status, F8_OK);
+        for (size_t k = 0; k < bytes; k++)
+            ck_assert_uint_eq(data[k], k < i ? i % 251 + 1 : i % 241 + 2);
+    }
+    (void)munmap(memory, MANY * bytes);
+}
+END_TEST
+
+/* ---- Turns ---- */
+
+#define LARGE 50
+
+/* One job with many large works must not keep others waiting, however many it has. */
+START_TEST(jobs_take_turns)
+{
+    static struct run large[LARGE];
+    static struct backend_task tasks[LARGE];
+    uint8_t *memory = map_zeros(4 * MIB);
+    uint8_t byte[2] = {0};
+    for (int i = 0; i < LARGE; i++) {
+        tasks[i] = (struct backend_task){
+            .op = BACKEND_AMAX, .src = memory, .count = 2 * MIB, .dtype = F8K_BF16};
+        large[i] = run_of(&tasks[i], 1, 7);
+        run_submit(&large[i]);
+    }
+    struct backend_task small_tasks[2] = {fill_task(&byte[0], 1, 1), fill_task(&byte[1], 1, 2)};
+    struct run small[2] = {run_of(&small_tasks[0], 1, 8), run_of(&small_tasks[1], 1, 9)};
+    run_submit(&small[0]);
+    run_submit(&small[1]);
+    run_out();
+    for (int i = 0; i < 2; i++)
+        ck_assert_msg(small[i].place <= LARGE / 2, "the work of job %u came %u-th",
+            small[i].work.job, small[i].place);
+    ck_assert_uint_eq(num_finished, LARGE + 2);
+    (void)munmap(memory, 4 * MIB);
+}
+END_TEST
+
+/* Two jobs with the same work each, but cut in many works in one of them: they end together. */
+START_TEST(many_works_are_no_more_turns_than_one)
+{
+    static struct run pieces[LARGE];
+    static struct backend_task tasks[LARGE];
+    uint8_t *memory = map_zeros(LARGE * MIB);
+    for (int i = 0; i < LARGE; i++) {
+        tasks[i] = fill_task(memory, MIB, 0);
+        pieces[i] = run_of(&tasks[i], 1, 1);
+        run_submit(&pieces[i]);
+    }
+    struct backend_task whole_task = {
+        .op = BACKEND_AMAX, .src = memory, .count = LARGE * MIB / 8, .dtype = F8K_F32};
+    struct run whole = run_of(&whole_task, 1, 2);
+    run_submit(&whole);
+    run_wait(&whole);
+    /* Half the bytes of the other job, in turns: half of that one's works, give or take. */
+    ck_assert_msg(whole.place < LARGE * 3 / 4, "the single work came %u-th", whole.place);
+    run_out();
+    (void)munmap(memory, LARGE * MIB);
+}
+END_TEST
+
+/* ---- Cancel ---- */
+
+#define BIG (256 * MIB)
+
+struct big {
+    struct run run;
+    struct backend_task task;
+    uint8_t *data; /* owned mapping, until finished() */
+    uint8_t last;
+};
+
+static void unmap_big(struct run *run)
+{
+    struct big *big = (struct big *)run;
+    big->last = big->data[BIG - 1];
+    ck_assert_int_eq(munmap(big->data, BIG), 0);
+}
+
+static void submit_big(struct big *big, uint32_t job)
+{
+    big->data = map_zeros(BIG);
+    big->task = fill_task(big->data, BIG, 1);
+    big->run = run_of(&big->task, 1, job);
+    big->run.then = unmap_big;
+    run_submit(&big->run);
+}
+
+static void check_cancelled(struct big *big)
+{
+    run_wait(&big->run);
+    ck_assert_int_eq(big->run.status, F8_ECANCELED);
+    ck_assert_uint_eq(big->last, 0);
+    run_out();
+    ck_assert_uint_eq(big->run.finished, 1);
+}
+
+/* What comes after a cancel is not harmed by it, nor slots lost. */
+static void check_backend_works(void)
+{
+    uint8_t *data = map_zeros(20 * MIB);
+    struct backend_task task = fill_task(data, 20 * MIB, 9);
+    struct run run = run_of(&task, 1, 3);
+    run_submit(&run);
+    run_wait(&run);
+    ck_assert_int_eq(run.status, F8_OK);
+    ck_assert(data[0] == 9 && memcmp(data, data + 1, 20 * MIB - 1) == 0);
+    (void)munmap(data, 20 * MIB);
+}
+
+START_TEST(cancel_before_the_loop_turns)
+{
+    static struct big big;
+    submit_big(&big, 1);
+    run_cancel(&big.run);
+    run_cancel(&big.run);
+    ck_assert_uint_eq(big.run.finished, 0);
+    check_cancelled(&big);
+    run_cancel(&big.run);
+    run_out();
+    ck_assert_uint_eq(big.run.finished, 1);
+    check_backend_works();
+}
+END_TEST
+
+static struct big *to_cancel;
+
+static void cancel_other(struct run *run)
+{
+    (void)run;
+    ck_assert_uint_eq(to_cancel->run.finished, 0);
+    run_cancel(&to_cancel->run);
+}
+
+/* From the finished() of another work, with chunks of this one running. */
+START_TEST(cancel_while_running)
+{
+    static struct big big;
+    uint8_t byte = 0;
+    struct backend_task task = fill_task(&byte, 1, 1);
+    struct run small = run_of(&task, 1, 2);
+    small.then = cancel_other;
+    to_cancel = &big;
+    submit_big(&big, 1);
+    run_submit(&small);
+    check_cancelled(&big);
+    ck_assert_int_eq(small.status, F8_OK);
+    check_backend_works();
+}
+END_TEST
+
+/* A work in the middle, the first and the last of a job's queue, and a job's only one. */
+START_TEST(cancel_leaves_the_others)
+{
+    static struct big big[7];
+    static const uint32_t jobs[7] = {1, 1, 2, 1, 1, 3, 2};
+    static const int order[7] = {3, 0, 5, 4, 2, 6, 1};
+    uint8_t bytes[7] = {0};
+    struct backend_task tasks[7];
+    struct run small[7];
+    for (int i = 0; i < 7; i++) {
+        submit_big(&big[i], jobs[i]);
+        tasks[i] = fill_task(&bytes[i], 1, 1);
+        small[i] = run_of(&tasks[i], 1, jobs[i]);
+        run_submit(&small[i]);
+    }
+    for (int i = 0; i < 7; i++)
+        run_cancel(&big[order[i]].run);
+    run_out();
+    for (int i = 0; i < 7; i++) {
+        ck_assert_int_eq(big[i].run.status, F8_ECANCELED);
+        ck_assert_uint_eq(big[i].run.finished, 1);
+        ck_assert_int_eq(small[i].status, F8_OK);
+        ck_assert_uint_eq(small[i].finished, 1);
+        ck_assert_uint_eq(bytes[i], 1);
+    }
+}
+END_TEST
+
+/* Nothing was left undone, so nothing was cancelled. */
+START_TEST(cancel_of_no_chunks)
+{
+    struct run run = run_of(NULL, 0, 1);
+    run_submit(&run);
+    run_cancel(&run);
+    run_wait(&run);
+    ck_assert_int_eq(run.status, F8_OK);
+    run_out();
+    ck_assert_uint_eq(run.finished, 1);
+}
+END_TEST
+
+/* ---- Nothing to do ---- */
+
+START_TEST(works_without_elements_finish_in_order)
+{
+    struct backend_task empty[2] = {fill_task(NULL, 0, 0), {.op = BACKEND_AMAX, .dtype = F8K_F32}};
+    struct run runs[3] = {run_of(NULL, 0, 1), run_of(empty, 2, 2), run_of(NULL, 0, 1)};
+    for (int i = 0; i < 3; i++)
+        run_submit(&runs[i]);
+    ck_assert_uint_eq(num_finished, 0);
+    run_out();
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert_int_eq(runs[i].status, F8_OK);
+        ck_assert_uint_eq(runs[i].finished, 1);
+        ck_assert_uint_eq(runs[i].place, i + 1);
+    }
+    ck_assert_uint_eq(empty[1].amax, 0);
+}
+END_TEST
+
+static void close_nothing(uv_handle_t *handle)
+{
+    (void)handle;
+}
+
+/* With nothing to do, a loop that others keep alive sleeps until they wake it. */
+START_TEST(idle_makes_no_wakeups)
+{
+    uv_async_t other;
+    uint8_t byte = 0;
+    struct backend_task task = fill_task(&byte, 1, 1);
+    struct run runs[2] = {run_of(NULL, 0, 1), run_of(&task, 1, 1)};
+    ck_assert_int_eq(uv_async_init(test_loop, &other, NULL), 0);
+    ck_assert_int_eq(uv_backend_timeout(test_loop), -1);
+    for (int i = 0; i < 2; i++) {
+        run_submit(&runs[i]);
+        run_wait(&runs[i]);
+        ck_assert_int_eq(uv_backend_timeout(test_loop), -1);
+    }
+    uv_close((uv_handle_t *)&other, close_nothing);
+    run_out();
+}
+END_TEST
+
+/* ---- Again ---- */
+
+#define TIMES 100
+
+static void submit_again(struct run *run)
+{
+    if (run->finished < TIMES)
+        run_submit(run);
+}
+
+START_TEST(resubmission_from_finished)
+{
+    uint8_t byte = 0;
+    struct backend_task task = fill_task(&byte, 1, 1);
+    struct run runs[2] = {run_of(&task, 1, 1), run_of(NULL, 0, 1)};
+    for (int i = 0; i < 2; i++) {
+        runs[i].then = submit_again;
+        run_submit(&runs[i]);
+    }
+    run_out();
+    ck_assert_uint_eq(runs[0].finished, TIMES);
+    ck_assert_uint_eq(runs[1].finished, TIMES);
+}
+END_TEST
+
+static struct run *next_run;
+
+static void submit_next(struct run *run)
+{
+    (void)run;
+    run_submit(next_run);
+}
+
+/* As a round does: amax, then the cast with the scale that follows. */
+START_TEST(new_work_from_finished)
+{
+    uint8_t bytes[2] = {0};
+    struct backend_task tasks[2] = {fill_task(&bytes[0], 1, 1), fill_task(&bytes[1], 1, 2)};
+    struct run first = run_of(&tasks[0], 1, 1), second = run_of(&tasks[1], 1, 1);
+    first.then = submit_next;
+    next_run = &second;
+    run_submit(&first);
+    run_wait(&second);
+    ck_assert_uint_eq(first.finished, 1);
+    ck_assert_uint_eq(bytes[1], 2);
+}
+END_TEST
+
+/* ---- Reservation ---- */
+
+static int reserve_status;
+static bool reserved;
+
+static void on_reserved(struct backend_reserve *reserve, int status)
+{
+    ck_assert(!inside_call);
+    ck_assert_ptr_eq(reserve->owner, &reserved);
+    reserve_status = status;
+    reserved = true;
+}
+
+static void reserve(struct backend_reserve *request)
+{
+    request->finished = on_reserved;
+    request->owner = &reserved;
+    reserved = false;
+    inside_call = true;
+    int r = backend_reserve(test_backend, request);
+    inside_call = false;
+    ck_assert_int_eq(r, F8_OK);
+    run_out();
+    ck_assert(reserved);
+}
+
+START_TEST(reservation_gives_an_arena)
+{
+    struct backend_reserve request = {.size = MIB};
+    reserve(&request);
+    ck_assert_int_eq(reserve_status, F8_OK);
+    ck_assert_uint_eq(request.arena->size, MIB);
+
+    struct backend_task task = fill_task(request.arena->data, MIB, 3);
+    struct run run = run_of(&task, 1, 1);
+    run_submit(&run);
+    run_wait(&run);
+    ck_assert_uint_eq(request.arena->data[MIB - 1], 3);
+    arena_free(request.arena);
+}
+END_TEST
+
+START_TEST(reservation_fails_with_a_reason)
+{
+    struct backend_reserve request = {.size = (uint64_t)1 << 60};
+    reserve(&request);
+    ck_assert_int_eq(reserve_status, F8_ENOMEM);
+    ck_assert_ptr_null(request.arena);
+    ck_assert_ptr_nonnull(strstr(request.reason.text, "1152921504606846976 bytes"));
+}
+END_TEST
+
+TCase *backend_contract(void (*setup)(void))
+{
+    TCase *tcase = tcase_create("contract");
+    tcase_add_checked_fixture(tcase, setup, backend_fixture_close);
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, results_equal_the_reference, 0, 4);
+    tcase_add_test(tcase, amax_and_counts_are_over_all_chunks);
+    tcase_add_test(tcase, many_works_at_once);
+    tcase_add_test(tcase, jobs_take_turns);
+    tcase_add_test(tcase, many_works_are_no_more_turns_than_one);
+    tcase_add_test(tcase, cancel_before_the_loop_turns);
+    tcase_add_test(tcase, cancel_while_running);
+    tcase_add_test(tcase, cancel_leaves_the_others);
+    tcase_add_test(tcase, cancel_of_no_chunks);
+    tcase_add_test(tcase, works_without_elements_finish_in_order);
+    tcase_add_test(tcase, idle_makes_no_wakeups);
+    tcase_add_test(tcase, resubmission_from_finished);
+    tcase_add_test(tcase, new_work_from_finished);
+    tcase_add_test(tcase, reservation_gives_an_arena);
+    tcase_add_test(tcase, reservation_fails_with_a_reason);
+    return tcase;
+}
