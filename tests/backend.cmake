@@ -3,4 +3,4 @@
 f8_add_test(test_region LABEL daemon SOURCES test_region.c LIBS f8daemon)
 f8_add_test(test_arena LABEL daemon SOURCES test_arena.c LIBS f8daemon)
 f8_add_test(test_backend LABEL daemon SOURCES test_backend.c backend_contract.c
-    LIBS f8daemon kernel_support)
+    backend_results.c LIBS f8daemon kernel_support)
