@@ -35,20 +35,27 @@ void run_cancel(struct run *run);
 /* Pumps the loop until finished() has been called; fails if the loop has nothing left to do. */
 void run_wait(struct run *run);
 
+/* Pumps until nothing is left, which proves that nothing more comes. */
+void run_out(void);
+
 /* Fills `bytes` of data with value. */
 struct backend_task fill_task(void *data, uint64_t bytes, uint8_t value);
 
 /* Memory that takes pages only where it is touched, and faults at once when it is unmapped. */
 uint8_t *map_zeros(size_t size);
 
+/* Whether all of data is `byte`. */
+bool is_filled(const uint8_t *data, size_t size, uint8_t byte);
+
 /* Fixture of each test: opens the loop and the backend, and closes both to the end. */
 void backend_fixture_open(int (*make)(uv_loop_t *loop, struct backend **ret_backend));
 void backend_fixture_close(void);
 
-/* The suite; setup is a fixture that calls backend_fixture_open with a constructor. */
+/* The contract; setup is a fixture that calls backend_fixture_open with a constructor. */
 TCase *backend_contract(void (*setup)(void));
 
-/* Adds the tests of results; called by backend_contract. */
+/* Its parts that have files of their own; called by backend_contract. */
 void backend_results(TCase *tcase);
+void backend_cancels(TCase *tcase);
 
 #endif

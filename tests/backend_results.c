@@ -5,6 +5,7 @@
  */
 #include "backend_contract.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -125,6 +126,15 @@ static void check_task(struct backend_task *task, int i)
     free(want.dst);
 }
 
+/* Specials are rare, so that most amaxes are finite and a NaN is in one chunk of several. */
+static uint32_t source_element(struct rng *rng, enum f8k_dtype dtype)
+{
+    if (rng_below(rng, 10000) == 0)
+        return random_element(rng, dtype);
+    uint32_t bits = (uint32_t)rng_next(rng);
+    return dtype == F8K_F32 ? (bits & 0x83ffffff) | 0x3c000000 : (bits & 0x9fff) | 0x2000;
+}
+
 START_TEST(results_equal_the_reference)
 {
     struct rng rng = {.state = 4711 + (uint64_t)_i};
@@ -135,7 +145,7 @@ START_TEST(results_equal_the_reference)
         source[dtype] = malloc((MAX_COUNT + 64) * f8k_dtype_size(dtype));
         ck_assert_ptr_nonnull(source[dtype]);
         for (size_t i = 0; i < MAX_COUNT + 64; i++)
-            set_element(dtype, source[dtype], i, random_element(&rng, dtype));
+            set_element(dtype, source[dtype], i, source_element(&rng, dtype));
     }
     for (int i = 0; i < NUM_TASKS; i++)
         tasks[i] = random_task(&rng, source);
@@ -152,7 +162,7 @@ START_TEST(results_equal_the_reference)
 }
 END_TEST
 
-/* An element at the end of a late chunk: the chunks' amaxes and counts are combined. */
+/* Elements at the ends of first and last chunks: the chunks' amaxes and counts are combined. */
 START_TEST(amax_and_counts_are_over_all_chunks)
 {
     size_t count = 2 * MIB;
@@ -181,6 +191,14 @@ START_TEST(amax_and_counts_are_over_all_chunks)
     ck_assert_uint_eq(tasks[1].counts.saturated, 3);
     ck_assert_uint_eq(dst[0], 0xfe);
     ck_assert_uint_eq(dst[count - 1], 0x7e);
+
+    src[1] = src[count - 2] = src[count / 2 + 1] = NAN;
+    run_submit(&run);
+    run_out();
+    ck_assert_uint_eq(run.finished, 2);
+    ck_assert_uint_gt(tasks[0].amax, 0x7f800000);
+    ck_assert_uint_eq(tasks[1].counts.saturated, 3);
+    ck_assert_uint_eq(tasks[1].counts.nan, 3);
     (void)munmap(src, count * sizeof(*src));
     (void)munmap(dst, count);
 }

@@ -134,6 +134,24 @@ START_TEST(at_most_two_chunks_a_thread)
 }
 END_TEST
 
+/* Ranks without a share of a weight cost no trip to a worker. */
+START_TEST(empty_tasks_take_no_slot)
+{
+    uint8_t bytes[2] = {0};
+    struct backend_task tasks[5] = {fill_task(NULL, 0, 1), fill_task(&bytes[0], 1, 1),
+        fill_task(NULL, 0, 1), fill_task(&bytes[1], 1, 1), fill_task(NULL, 0, 1)};
+    struct run run = run_of(tasks, 5, 1);
+    hold_pool();
+    run_submit(&run);
+    ck_assert_uint_eq(run.work.chunks_in_flight, 2);
+    let_pool_go();
+    run_wait(&run);
+    ck_assert_uint_eq(bytes[0] + bytes[1], 2);
+    ck_assert_int_eq(uv_run(test_loop, UV_RUN_DEFAULT), 0);
+    drop_pool();
+}
+END_TEST
+
 static TCase *host_cases(void)
 {
     TCase *tcase = tcase_create("host");
@@ -141,6 +159,7 @@ static TCase *host_cases(void)
     tcase_add_test(tcase, cancel_takes_back_queued_chunks);
     tcase_add_test(tcase, cancel_without_slots);
     tcase_add_test(tcase, at_most_two_chunks_a_thread);
+    tcase_add_test(tcase, empty_tasks_take_no_slot);
     return tcase;
 }
 

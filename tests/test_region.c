@@ -255,6 +255,37 @@ START_TEST(mapping_shows_what_the_client_writes)
 }
 END_TEST
 
+static long address_space_pages(void)
+{
+    char text[128] = "";
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    ck_assert_int_gt(read(fd, text, sizeof(text) - 1), 0);
+    (void)close(fd);
+    return strtol(text, NULL, 10);
+}
+
+static void map_many_times(int fd)
+{
+    struct region *region = NULL;
+    struct reason reason;
+    for (int i = 0; i < 20; i++) {
+        ck_assert_int_eq(region_map(fd, &region, &reason), F8_OK);
+        region_unref(region);
+    }
+}
+
+/* The addresses that the alignment cost are given back: 2 MiB a time, were they not. */
+START_TEST(unmapping_leaves_no_addresses_taken)
+{
+    int fd = make_memfd(SIZE, F_SEAL_SHRINK, 0);
+    map_many_times(fd);
+    long before = address_space_pages();
+    map_many_times(fd);
+    ck_assert_int_lt(address_space_pages() - before, HUGE_PAGE / 2 / 4096);
+    (void)close(fd);
+}
+END_TEST
+
 START_TEST(read_only_descriptors_are_enough)
 {
     struct region *region = NULL;
@@ -290,6 +321,7 @@ int main(void)
     tcase_add_loop_test(tcase, bad_descriptors_are_refused_by_name, 0, NUM_BAD);
     tcase_add_test(tcase, mapping_stands_while_it_is_referenced);
     tcase_add_test(tcase, mapping_shows_what_the_client_writes);
+    tcase_add_test(tcase, unmapping_leaves_no_addresses_taken);
     tcase_add_test(tcase, read_only_descriptors_are_enough);
     tcase_add_test(tcase, contains_cannot_overflow);
     suite_add_tcase(suite, tcase);
