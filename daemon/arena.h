@@ -20,7 +20,8 @@ struct arena {
 
 /*
  * Reserves `size` bytes: map, fallocate, collapse, then seal SHRINK|GROW|FUTURE_WRITE|SEAL.
- * Blocks for as long as the pages take. F8_ENOMEM.
+ * Blocks for as long as the pages take. F8_ENOMEM; F8_ELIMIT: no descriptor left; F8_EINTERNAL:
+ * the kernel lacks the seals.
  */
 int arena_create(uint64_t size, struct arena **ret_arena, struct reason *reason);
 

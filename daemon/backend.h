@@ -52,12 +52,13 @@ struct backend_work {
      */
     void (*finished)(struct backend_work *work, int status);
     void *owner; /* borrowed: the caller's own, not read by the backend */
-    /* The backend's own from submit to finished(). */
-    struct backend_work *next, *prev; /* borrowed: works of the same backend */
+    /* The backend's own from submit to finished(); zero before the first submit. */
+    struct backend_work *next, *prev;         /* borrowed: works of the same job, in order */
+    struct backend_work *next_job, *prev_job; /* borrowed: first works of other jobs, a ring */
     uint32_t next_task;
     uint64_t next_element;
     uint32_t chunks_in_flight;
-    bool cancelled;
+    bool cancelled; /* a cancel left chunks undone */
     bool submitted;
 };
 
@@ -69,7 +70,8 @@ struct backend_reserve {
     /* Results: the arena (the caller's to free) or the reason. */
     struct arena *arena;
     struct reason reason;
-    uv_work_t request; /* the backend's own */
+    int status; /* the backend's own, as the next */
+    uv_work_t request;
 };
 
 struct backend;
@@ -77,11 +79,16 @@ struct backend;
 /* The operations of a backend. All on the loop's thread. */
 struct backend_ops {
     const char *name; /* "host": a literal */
+    /* What cannot be done comes back as finished()'s status. */
     void (*submit)(struct backend *backend, struct backend_work *work);
-    /* Starts no further chunk; finished() still comes, once, when running chunks are done. */
+    /*
+     * Starts no further chunk; finished() still comes, once, when running chunks are done.
+     * Nothing happens to a work that is not submitted, or is cancelled already.
+     */
     void (*cancel)(struct backend *backend, struct backend_work *work);
+    /* As submit. It cannot be cancelled. */
     void (*reserve)(struct backend *backend, struct backend_reserve *reserve);
-    /* Only when no work is in flight. */
+    /* Only when nothing is in flight. The memory goes when the loop runs its close callbacks. */
     void (*free)(struct backend *backend);
 };
 

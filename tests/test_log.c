@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Log lines as they leave the process: stderr is a pipe here, and $JOURNAL_STREAM names it or not.
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/log.h"
+
+static int pipe_fds[2], real_stderr;
+static char text[4096];
+
+static void open_pipe(void)
+{
+    ck_assert_int_eq(pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK), 0);
+    real_stderr = dup(STDERR_FILENO);
+    ck_assert_int_eq(dup2(pipe_fds[1], STDERR_FILENO), STDERR_FILENO);
+    (void)unsetenv("JOURNAL_STREAM");
+    log_set_level(LOG_LEVEL_INFO);
+}
+
+static void close_pipe(void)
+{
+    (void)dup2(real_stderr, STDERR_FILENO);
+    (void)close(real_stderr);
+    (void)close(pipe_fds[0]);
+    (void)close(pipe_fds[1]);
+}
+
+/* What has been logged since the last call. */
+static const char *logged(void)
+{
+    ssize_t length = read(pipe_fds[0], text, sizeof(text) - 1);
+    text[length > 0 ? length : 0] = '\0';
+    return text;
+}
+
+START_TEST(words_where_stderr_is_no_journal)
+{
+    log_warning("rank %d waits", 3);
+    ck_assert_str_eq(logged(), "f8gatherd: warning: rank 3 waits\n");
+    ck_assert_int_eq(setenv("JOURNAL_STREAM", "1:2", 1), 0);
+    log_error("no");
+    ck_assert_str_eq(logged(), "f8gatherd: error: no\n");
+}
+END_TEST
+
+START_TEST(priorities_where_it_is)
+{
+    struct stat st;
+    char stream[64];
+    ck_assert_int_eq(fstat(STDERR_FILENO, &st), 0);
+    (void)snprintf(stream, sizeof(stream), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+    ck_assert_int_eq(setenv("JOURNAL_STREAM", stream, 1), 0);
+    log_error("gone");
+    log_info("here");
+    ck_assert_str_eq(logged(), "<3>gone\n<6>here\n");
+}
+END_TEST
+
+START_TEST(levels_drop_lines)
+{
+    log_debug("hidden");
+    ck_assert_str_eq(logged(), "");
+    log_set_level(LOG_LEVEL_DEBUG);
+    log_debug("shown");
+    ck_assert_str_eq(logged(), "f8gatherd: debug: shown\n");
+    log_set_level(LOG_LEVEL_ERROR);
+    log_warning("hidden");
+    ck_assert_str_eq(logged(), "");
+    ck_assert_int_eq(log_level_parse("warning"), LOG_LEVEL_WARNING);
+    ck_assert_int_eq(log_level_parse("warn"), -1);
+}
+END_TEST
+
+START_TEST(peers_cannot_forge_lines)
+{
+    char name[3000];
+    memset(name, 'x', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    log_info("job %s", "a\n<0>b\x1b[2J");
+    ck_assert_str_eq(logged(), "f8gatherd: info: job a?<0>b?[2J\n");
+    log_info("%s", name);
+    ck_assert_uint_le(strlen(logged()), 1100);
+    ck_assert_ptr_eq(strchr(text, '\n'), text + strlen(text) - 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("log");
+    TCase *tcase = tcase_create("log");
+    tcase_add_checked_fixture(tcase, open_pipe, close_pipe);
+    tcase_add_test(tcase, words_where_stderr_is_no_journal);
+    tcase_add_test(tcase, priorities_where_it_is);
+    tcase_add_test(tcase, levels_drop_lines);
+    tcase_add_test(tcase, peers_cannot_forge_lines);
+    suite_add_tcase(suite, tcase);
+
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
