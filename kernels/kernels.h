@@ -4,6 +4,10 @@
  * dequantise. No sockets, no allocation, no locks; every function here is pure or writes only
  * what it is given, so any thread may call any of them at any time. Every variant of every
  * kernel gives the same bits; ref.c is the specification.
+ *
+ * Holds for all: nothing outside the `count` elements given is read or written; with a count of 0
+ * the pointers may be NULL. A NaN that is written is always the positive quiet one (float8: 0x7f).
+ * The floating-point environment is the default one (round to nearest, subnormals kept).
  */
 #ifndef F8_KERNELS_H
 #define F8_KERNELS_H
@@ -25,10 +29,10 @@ enum f8k_format {
     F8K_E5M2 = 2,
 };
 
-/* What a cast met on its way: elements that the clamp changed, and NaN elements. */
+/* What a cast met on its way. */
 struct f8k_counts {
-    uint64_t saturated;
-    uint64_t nan;
+    uint64_t saturated; /* elements that the clamp changed: |x * scale| > FMAX, infinities too */
+    uint64_t nan;       /* elements with x * scale NaN, such as Inf with the scale 0 */
 };
 
 /*
@@ -54,7 +58,8 @@ struct f8k_ops {
     /*
      * max |x| over count elements as the bits of an fp32: NaN if any element is NaN, else Inf if
      * any is infinite; +0 for count == 0. Bits compare as unsigned integers in the order of the
-     * values, NaN above all, so amaxes are combined with an unsigned max.
+     * values, NaN above all, so amaxes are combined with an unsigned max. The sign bit is clear.
+     * Of several NaNs the largest pattern wins.
      */
     uint32_t (*amax)(enum f8k_dtype dtype, const void *src, size_t count);
 
