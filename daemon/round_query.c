@@ -77,5 +77,5 @@ bool round_asked(const struct rounds *rounds, uint32_t rank, enum round_kind kin
 
 uint64_t round_completed(const struct rounds *rounds)
 {
-    return rounds->head - rounds->first;
+    return rounds->completed;
 }
