@@ -42,7 +42,6 @@ struct rounds *round_new(
         .num_buckets = shape->buckets,
         .num_slots = shape->slots,
         .depth = shape->depth,
-        .first = shape->first,
         .head = shape->first,
         .tail = shape->first,
     };
@@ -137,7 +136,10 @@ static void answer_head(struct rounds *rounds, int status)
             rounds->ops->reply(rounds->context, r, *tag_at(rounds, number, r), status, &run);
 }
 
-/* Once nothing is in flight, everything that is open fails with the first cause. */
+/*
+ * Once nothing is in flight, everything that is open fails with the first cause, and early parts
+ * are for nothing: no shard is read any more.
+ */
 static void fail_all(struct rounds *rounds)
 {
     while (rounds->head < rounds->tail) {
@@ -148,8 +150,11 @@ static void fail_all(struct rounds *rounds)
                     end_use(rounds, r, record->bucket);
         answer_head(rounds, rounds->failure);
     }
-    for (uint32_t r = 0; r < rounds->num_ranks; r++)
+    for (uint32_t r = 0; r < rounds->num_ranks; r++) {
         rank_at(rounds, r)->next = rounds->tail;
+        for (uint32_t b = 0; b < rounds->num_buckets; b++)
+            *early_at(rounds, r, b) = EARLY_NONE;
+    }
 }
 
 /* Starts the head if all is there that it needs. */
@@ -159,11 +164,10 @@ static void start_head(struct rounds *rounds)
     if (record->joined < rounds->num_ranks)
         return;
     if (record->kind == ROUND_GATHER) {
-        struct bucket *bucket = bucket_at(rounds, record->bucket);
         uint32_t place = find_place(rounds, record->bucket);
-        if (bucket->early_running || place == ROUND_NO_PLACE)
+        if (place == ROUND_NO_PLACE || head_awaits_early(rounds))
             return;
-        bucket->place = place;
+        bucket_at(rounds, record->bucket)->place = place;
     }
     struct round_run run = run_of(rounds, rounds->head);
     int status = rounds->ops->start(rounds->context, &run);
@@ -255,6 +259,12 @@ static struct round_cause mismatch(const struct record *record, uint64_t number,
     };
 }
 
+/* A wait too long for the clock has no end. */
+static uint64_t deadline_of(uint64_t now, const struct round_request *request)
+{
+    return request->deadline_ms < ROUND_NEVER - now ? now + request->deadline_ms : ROUND_NEVER;
+}
+
 int round_ask(
     struct rounds *rounds, uint64_t now, uint32_t rank, const struct round_request *request)
 {
@@ -262,13 +272,14 @@ int round_ask(
     if (status != F8_OK)
         return status;
     struct rank *asker = rank_at(rounds, rank);
+    assert(asker->present);
     uint64_t number = asker->next++;
     if (number == rounds->tail)
         open_record(rounds, now, rank, request);
     struct record *record = record_at(rounds, number);
     *tag_at(rounds, number, rank) = request->tag;
     record->joined++;
-    uint64_t deadline = now + request->deadline_ms;
+    uint64_t deadline = deadline_of(now, request);
     if (deadline < record->deadline)
         record->deadline = deadline;
     if (!same_request(record, request)) {
@@ -379,6 +390,7 @@ void round_finished(struct rounds *rounds, int status)
     } else {
         if (run.kind == ROUND_GATHER)
             gather_done(rounds, run.bucket);
+        rounds->completed++;
         answer_head(rounds, F8_OK);
     }
     advance(rounds);

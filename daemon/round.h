@@ -4,7 +4,7 @@
  * release and die of and what work has ended, and says through its ops what is to start, to be
  * cleaned, and to be answered. It knows ranks, buckets and places by number only, reads no clock,
  * and lives in one flat block of memory, so that a test can copy it and go through all
- * interleavings. Called by collective on the loop; ops must not call back into it.
+ * interleavings. Called by collective on the loop; ops may ask it things, but must not change it.
  *
  * Collective n runs when every rank has asked for its n-th and all asked for the same; one runs
  * at a time. Whatever goes wrong breaks the machine for good: what runs ends first, then all that
@@ -39,7 +39,7 @@ struct round_request {
 
 enum round_trouble {
     ROUND_MISMATCH, /* rank asked for request where other asked for other_request */
-    ROUND_OVERDUE,  /* the deadline of `number` passed; see round_missing */
+    ROUND_OVERDUE,  /* `number` holds up one whose deadline passed; see round_missing */
     ROUND_RANK_DIED,
     ROUND_RANK_LEFT,
     ROUND_RUN_FAILED, /* status is what the run ended with */
@@ -61,7 +61,7 @@ struct round_run {
     uint64_t number;
     enum round_kind kind;
     uint32_t bucket; /* ROUND_GATHER */
-    uint32_t place;  /* ROUND_GATHER */
+    uint32_t place;  /* ROUND_GATHER, once it was started */
 };
 
 struct round_ops {
@@ -81,7 +81,10 @@ struct round_ops {
     bool (*clean)(void *context, uint32_t place);
     /* The machine is broken from now on; called once, before any answer. */
     void (*broken)(void *context, const struct round_cause *cause);
-    /* Answer a rank's request: F8_OK, or the status of the cause. */
+    /*
+     * Answer a rank's request: F8_OK, or the status of the cause. It may come before the call to
+     * round_ask has returned. After a mismatch `run` is what the first rank had asked for.
+     */
     void (*reply)(
         void *context, uint32_t rank, uint64_t tag, int status, const struct round_run *run);
     /* Answer a rank's quiesce. */

@@ -77,7 +77,7 @@ bool round_asked(const struct rounds *rounds, uint32_t rank, enum round_kind kin
 
 uint64_t round_completed(const struct rounds *rounds)
 {
-    return rounds->head - rounds->first;
+    return rounds->completed;
 }
 
 uint64_t round_next(const struct rounds *rounds)

@@ -59,7 +59,8 @@ struct rounds {
     size_t size;
     size_t records_at, tags_at, ranks_at, buckets_at, places_at, uses_at, earlies_at;
     uint32_t num_ranks, num_buckets, num_slots, depth;
-    uint64_t first, head, tail; /* collectives head to tail - 1 are open */
+    uint64_t head, tail; /* collectives head to tail - 1 are open */
+    uint64_t completed;
     uint32_t early_running;
     uint32_t cleaning; /* places being cleaned */
     bool running;
@@ -121,13 +122,23 @@ static inline struct round_run run_of(const struct rounds *rounds, uint64_t numb
     };
 }
 
+/* Whether the head has all its ranks and waits for early parts of its gather. */
+static inline bool head_awaits_early(const struct rounds *rounds)
+{
+    if (rounds->head == rounds->tail)
+        return false;
+    const struct record *record = record_at(rounds, rounds->head);
+    return record->joined == rounds->num_ranks && record->kind == ROUND_GATHER &&
+           bucket_at(rounds, record->bucket)->early_running > 0;
+}
+
 /*
- * Whether an open collective is held to its deadline now: not while it runs, and not while it is
- * complete and merely follows one that runs.
+ * Whether an open collective is held to its deadline now: not while it runs or waits for early
+ * parts, which is our own work too, and not while it is complete and merely follows such a one.
  */
 static inline bool round_is_timed(const struct rounds *rounds, uint64_t number)
 {
-    if (!rounds->running)
+    if (!rounds->running && !head_awaits_early(rounds))
         return true;
     return number != rounds->head && record_at(rounds, number)->joined < rounds->num_ranks;
 }
