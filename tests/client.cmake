@@ -4,10 +4,12 @@ add_library(fake_daemon STATIC lib/fake_daemon.c lib/fake_daemon.h)
 target_link_libraries(fake_daemon PUBLIC f8proto Threads::Threads)
 
 f8_add_test(test_channel LABEL client SOURCES test_channel.c LIBS f8channel fake_daemon)
-foreach(suite)
+foreach(suite test_client test_gather test_copy_out)
     f8_add_test(${suite} LABEL client SOURCES ${suite}.c lib/one_rank.c
         LIBS f8client_static fake_daemon)
 endforeach()
+target_compile_definitions(test_client PRIVATE F8_TRAINER="$<TARGET_FILE:trainer>")
+add_dependencies(test_client trainer)
 
 # Each installed header compiles alone, as C and as C++.
 find_program(F8_CXX NAMES c++ g++ clang++)
