@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of a channel: connects, says Hello and learns the daemon's version and credit, and
+ * closes. Called by client.c and f8ctl on any thread.
+ */
+#include "client/channel.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "client/channel_private.h"
+#include "client/error.h"
+#include "client/socket.h"
+
+/* Entries for open requests: enough for the Hello; then as many as the credit, within reason. */
+#define FIRST_SIZE  16
+#define MOST_CREDIT 65536
+
+static struct channel *channel_new(void)
+{
+    struct channel *channel = calloc(1, sizeof(*channel));
+    if (!channel)
+        return NULL;
+    channel->fd = channel->poke = -1;
+    pthread_mutex_init(&channel->send_lock, NULL);
+    pthread_mutex_init(&channel->lock, NULL);
+    wire_receiver_init(&channel->receiver);
+    if (pending_init(&channel->pending, FIRST_SIZE) != F8_OK) {
+        free(channel);
+        return NULL;
+    }
+    return channel;
+}
+
+static void fill_hello(F8__Hello *hello, const struct channel_options *options)
+{
+    f8__hello__init(hello);
+    hello->major = F8_PROTO_MAJOR;
+    hello->minor = F8_PROTO_MINOR;
+    hello->library_version = (char *)(uintptr_t)F8_VERSION;
+    hello->role = options->role;
+    if (options->job)
+        hello->job = (char *)(uintptr_t)options->job;
+    if (options->token) {
+        hello->token.data = (uint8_t *)(uintptr_t)options->token;
+        hello->token.len = strlen(options->token);
+    }
+}
+
+static int take_hello(struct channel *channel, const F8__Reply *reply)
+{
+    if (reply->body_case != F8__REPLY__BODY_HELLO)
+        return error_set(F8_EPROTO,
+            "whoever listens at %s did not answer the Hello with one; is "
+            "it f8gatherd?",
+            channel->socket);
+    const F8__HelloReply *hello = reply->hello;
+    if (hello->major != F8_PROTO_MAJOR)
+        return error_set(F8_EVERSION,
+            "f8gatherd %s at %s speaks protocol %u.%u, this library (%s) "
+            "speaks %d.%d: install versions that match",
+            hello->daemon_version, channel->socket, hello->major, hello->minor, F8_VERSION,
+            F8_PROTO_MAJOR, F8_PROTO_MINOR);
+    channel->daemon_pid = (pid_t)hello->pid;
+    channel->daemon_version = strdup(hello->daemon_version);
+    if (!channel->daemon_version)
+        return error_set(F8_ENOMEM, "no memory for a connection");
+    return pending_reserve(
+        &channel->pending, hello->credit < MOST_CREDIT ? hello->credit : MOST_CREDIT);
+}
+
+static int say_hello(struct channel *channel, const struct channel_options *options)
+{
+    F8__Hello hello;
+    fill_hello(&hello, options);
+    F8__Request request = F8__REQUEST__INIT;
+    request.body_case = F8__REQUEST__BODY_HELLO;
+    request.hello = &hello;
+    F8__Reply *reply = NULL;
+    int status = channel_ask(channel, &request, SOCKET_PATIENCE_MS, &reply);
+    if (status == F8_EDEADLINE)
+        return error_set(F8_ENODAEMON,
+            "f8gatherd at %s did not answer within %d s; it may be "
+            "stopped",
+            channel->socket, SOCKET_PATIENCE_MS / 1000);
+    if (status != F8_OK)
+        return status;
+    status = take_hello(channel, reply);
+    f8__reply__free_unpacked(reply, NULL);
+    return status;
+}
+
+int channel_open(const struct channel_options *options, struct channel **ret_channel)
+{
+    struct channel *channel = channel_new();
+    if (!channel)
+        return error_set(F8_ENOMEM, "no memory for a connection");
+    int status = F8_OK;
+    channel->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (channel->poke < 0)
+        status = error_set(F8_ELIMIT, "no descriptor for a connection; raise ulimit -n");
+    if (status == F8_OK)
+        status =
+            socket_connect(options->socket, &channel->fd, channel->socket, sizeof(channel->socket));
+    if (status == F8_OK)
+        status = say_hello(channel, options);
+    if (status != F8_OK) {
+        channel_close(channel);
+        return status;
+    }
+    *ret_channel = channel;
+    return F8_OK;
+}
+
+void channel_close_child(struct channel *channel)
+{
+    if (!channel)
+        return;
+    if (channel->fd >= 0)
+        close(channel->fd);
+    if (channel->poke >= 0)
+        close(channel->poke);
+    pending_done(&channel->pending);
+    free(channel->posts);
+    free(channel->daemon_version);
+    free(channel);
+}
+
+void channel_close(struct channel *channel)
+{
+    /* Closing alone would not end it while a forked child holds the socket too. */
+    if (channel && channel->fd >= 0)
+        shutdown(channel->fd, SHUT_RDWR);
+    if (channel) {
+        pthread_mutex_destroy(&channel->send_lock);
+        pthread_mutex_destroy(&channel->lock);
+    }
+    channel_close_child(channel);
+}
+
+/* Sends and waits, going on after signals. */
+static int ask(struct channel *channel, F8__Request *request, int memfd, int64_t deadline,
+    struct channel_reply *ret_reply, F8__Reply **ret_message)
+{
+    uint64_t id;
+    int status;
+    do
+        status = channel_send_whole(channel, request, memfd, ret_message != NULL, &id);
+    while (status == F8_EINTR);
+    if (status != F8_OK)
+        return status;
+    do
+        status = channel_wait_until(channel, id, deadline, ret_reply, ret_message);
+    while (status == F8_EINTR);
+    if (status == F8_EDEADLINE)
+        channel_abandon(channel, id);
+    return status == F8_OK ? ret_reply->status : status;
+}
+
+int channel_call(
+    struct channel *channel, F8__Request *request, int memfd, struct channel_reply *ret_reply)
+{
+    struct channel_reply reply;
+    int status = ask(channel, request, memfd, CHANNEL_NEVER, &reply, NULL);
+    if (status == F8_OK && ret_reply)
+        *ret_reply = reply;
+    else if (status == F8_OK && reply.fd >= 0)
+        close(reply.fd);
+    return status;
+}
+
+int channel_ask(
+    struct channel *channel, F8__Request *request, int timeout_ms, F8__Reply **ret_reply)
+{
+    struct channel_reply reply = {.fd = -1};
+    F8__Reply *message = NULL;
+    int status = ask(channel, request, -1, channel_deadline(timeout_ms), &reply, &message);
+    if (reply.fd >= 0)
+        close(reply.fd);
+    if (status == F8_OK && !message)
+        status = error_set(F8_ENOMEM, "no memory for a reply");
+    if (status == F8_OK)
+        *ret_reply = message;
+    return status;
+}
+
+const char *channel_socket(const struct channel *channel)
+{
+    return channel->socket;
+}
+
+const char *channel_daemon_version(const struct channel *channel)
+{
+    return channel->daemon_version;
+}
+
+pid_t channel_daemon_pid(const struct channel *channel)
+{
+    return channel->daemon_pid;
+}
+
+void channel_traffic(struct channel *channel, struct channel_traffic *ret_traffic)
+{
+    *ret_traffic = (struct channel_traffic){
+        .sent = atomic_load_explicit(&channel->sent, memory_order_relaxed),
+        .received = atomic_load_explicit(&channel->received, memory_order_relaxed),
+        .sent_bytes = atomic_load_explicit(&channel->sent_bytes, memory_order_relaxed),
+        .received_bytes = atomic_load_explicit(&channel->received_bytes, memory_order_relaxed),
+    };
+}

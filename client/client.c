@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * f8_connect, f8_close, and the checks that every public function begins with. Any thread.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/client_private.h"
+#include "client/error.h"
+
+int client_enter(const struct f8_client *client)
+{
+    if (!client)
+        return error_set(F8_EINVAL, "the client, group or region is NULL");
+    if (client->pid != getpid())
+        return error_set(F8_EFORKED,
+            "this client was connected by process %d, not by its child %d; connect anew here",
+            (int)client->pid, (int)getpid());
+    return F8_OK;
+}
+
+int client_check_name(const char *what, const char *name)
+{
+    size_t length = name ? strnlen(name, F8_PROTO_MAX_NAME + 1) : 0;
+    if (length == 0)
+        return error_set(F8_EINVAL, "the %s's name is missing or empty", what);
+    if (length > F8_PROTO_MAX_NAME)
+        return error_set(F8_EINVAL, "the %s's name \"%.40s...\" is longer than %d bytes", what,
+            name, F8_PROTO_MAX_NAME);
+    return F8_OK;
+}
+
+int f8_connect(const struct f8_connect_options *options, struct f8_client **ret_client)
+{
+    if (!options || !ret_client)
+        return error_set(F8_EINVAL, "f8_connect: options and ret_client must not be NULL");
+    int status = client_check_name("job", options->job);
+    if (status != F8_OK)
+        return status;
+    struct f8_client *client = calloc(1, sizeof(*client));
+    if (!client)
+        return error_set(F8_ENOMEM, "no memory for a client");
+    const struct channel_options channel_options = {.socket = options->socket,
+        .job = options->job,
+        .token = options->token,
+        .role = F8__ROLE__TRAINER};
+    status = channel_open(&channel_options, &client->channel);
+    if (status != F8_OK) {
+        free(client);
+        return status;
+    }
+    client->pid = getpid();
+    pthread_mutex_init(&client->lock, NULL);
+    *ret_client = client;
+    return F8_OK;
+}
+
+void f8_close(struct f8_client *client)
+{
+    if (!client)
+        return;
+    bool forked = client->pid != getpid();
+    if (forked)
+        channel_close_child(client->channel);
+    else
+        channel_close(client->channel);
+    group_free(client->group, forked);
+    while (client->regions) {
+        struct f8_region *region = client->regions;
+        client->regions = region->next;
+        region_destroy(region);
+    }
+    if (!forked)
+        pthread_mutex_destroy(&client->lock);
+    free(client);
+}
+
+int f8_traffic_read(struct f8_client *client, struct f8_traffic *ret_traffic)
+{
+    int status = client_enter(client);
+    if (status != F8_OK)
+        return status;
+    struct channel_traffic traffic;
+    channel_traffic(client->channel, &traffic);
+    *ret_traffic = (struct f8_traffic){.sent = traffic.sent,
+        .received = traffic.received,
+        .sent_bytes = traffic.sent_bytes,
+        .received_bytes = traffic.received_bytes,
+        .gathers = atomic_load_explicit(&client->gathers, memory_order_relaxed)};
+    return F8_OK;
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What concerns the whole group: precompute and its tickets, changes of values, moves of shards,
+ * quiesce. Any thread; the group's lock is never held over a wait or a send.
+ */
+#include <stdlib.h>
+
+#include "client/error.h"
+#include "client/group.h"
+
+void group_abandon(struct f8_group *group)
+{
+    struct channel *channel = group->client->channel;
+    for (uint32_t i = 0; i < group->num_buckets; i++) {
+        struct bucket *bucket = &group->buckets[i];
+        channel_abandon(channel, bucket->pre_gather);
+        channel_abandon(channel, bucket->gather);
+        bucket->pre_gather = bucket->gather = 0;
+        group_set_state(group, bucket, BUCKET_IDLE);
+    }
+    for (uint32_t i = 0; i < GROUP_MAX_TICKETS; i++) {
+        channel_abandon(channel, group->tickets[i]);
+        group->tickets[i] = 0;
+    }
+    group->num_tickets = 0;
+    channel_abandon(channel, group->seal);
+    group->seal = 0;
+}
+
+/* Reserves a ticket, if a precompute may start now; lock held. */
+static int begin_precompute(struct f8_group *group, int64_t deadline_ms)
+{
+    if (deadline_ms < 0)
+        return error_set(F8_EINVAL, "f8_precompute: a deadline of %lld ms; give 0 for the default",
+            (long long)deadline_ms);
+    int status = group_check_quiet(group, "f8_precompute");
+    if (status != F8_OK)
+        return status;
+    if (group->num_tickets == GROUP_MAX_TICKETS)
+        return error_set(F8_ELIMIT, "%d precomputes of group %s are open: call f8_wait first",
+            GROUP_MAX_TICKETS, group->name);
+    group->num_tickets++;
+    return F8_OK;
+}
+
+/* After sending: keeps the ticket, or gives its place back. */
+static int end_precompute(struct f8_group *group, uint64_t generation, int status, uint64_t id)
+{
+    pthread_mutex_lock(&group->lock);
+    if (group->generation != generation) {
+        if (status == F8_OK)
+            channel_abandon(group->client->channel, id);
+        status = error_set(F8_ESTALE, "group %s was re-joined meanwhile", group->name);
+    } else if (status == F8_OK) {
+        uint64_t *ticket = group->tickets;
+        while (*ticket != 0)
+            ticket++;
+        *ticket = id;
+    } else {
+        group->num_tickets--;
+    }
+    pthread_mutex_unlock(&group->lock);
+    return status;
+}
+
+int f8_precompute(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
+{
+    int status = group_enter_sealed(group);
+    if (status != F8_OK)
+        return status;
+    status = begin_precompute(group, deadline_ms);
+    uint64_t generation = group->generation;
+    pthread_mutex_unlock(&group->lock);
+    if (status != F8_OK)
+        return status;
+    F8__Precompute precompute = F8__PRECOMPUTE__INIT;
+    precompute.group = group->id;
+    precompute.generation = generation;
+    precompute.deadline_ms = (uint64_t)deadline_ms;
+    F8__Request request = F8__REQUEST__INIT;
+    request.body_case = F8__REQUEST__BODY_PRECOMPUTE;
+    request.precompute = &precompute;
+    uint64_t id = 0;
+    status = channel_send(group->client->channel, &request, -1, &id);
+    status = end_precompute(group, generation, status, id);
+    if (status == F8_OK)
+        *ret_ticket = id;
+    return status;
+}
+
+static uint64_t *find_ticket(struct f8_group *group, f8_ticket ticket)
+{
+    for (uint32_t i = 0; ticket != 0 && i < GROUP_MAX_TICKETS; i++)
+        if (group->tickets[i] == ticket)
+            return &group->tickets[i];
+    return NULL;
+}
+
+static int no_ticket(const struct f8_group *group, f8_ticket ticket)
+{
+    return error_set(F8_ENOENT,
+        "no precompute of group %s has ticket %llu: it was waited for, or the group re-joined",
+        group->name, (unsigned long long)ticket);
+}
+
+static int check_ticket(struct f8_group *group, f8_ticket ticket)
+{
+    int status = group_enter(group);
+    if (status != F8_OK)
+        return status;
+    if (!find_ticket(group, ticket))
+        status = no_ticket(group, ticket);
+    pthread_mutex_unlock(&group->lock);
+    return status;
+}
+
+int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms)
+{
+    int status = check_ticket(group, ticket);
+    if (status != F8_OK)
+        return status;
+    struct channel_reply reply;
+    status = channel_wait(group->client->channel, ticket, timeout_ms, &reply);
+    if (status == F8_EDEADLINE || status == F8_EINTR)
+        return status;
+    if (status == F8_ENOENT)
+        return no_ticket(group, ticket);
+    pthread_mutex_lock(&group->lock);
+    uint64_t *place = find_ticket(group, ticket);
+    if (place) {
+        *place = 0;
+        group->num_tickets--;
+    }
+    pthread_mutex_unlock(&group->lock);
+    return reply.status;
+}
+
+int f8_test(struct f8_group *group, f8_ticket ticket, int *ret_done)
+{
+    int status = check_ticket(group, ticket);
+    if (status != F8_OK)
+        return status;
+    bool done = channel_test(group->client->channel, ticket);
+    if (done)
+        status = f8_wait(group, ticket, 0);
+    *ret_done = done;
+    return status;
+}
+
+/* F8_EBUSY if an open request reads weights `first` to `first + count`; lock held. */
+static int check_unread(
+    const struct f8_group *group, const char *call, uint32_t first, uint32_t count)
+{
+    if (group->num_open == 0 && group->num_tickets == 0)
+        return F8_OK;
+    for (uint32_t i = first; i < first + count; i++) {
+        const struct weight *w = &group->weights[i];
+        const struct bucket *b = w->bucket == GROUP_NO_BUCKET ? NULL : &group->buckets[w->bucket];
+        if (b && b->state != BUCKET_IDLE && b->state != BUCKET_HELD)
+            return error_set(F8_EBUSY,
+                "%s of weight %u while its bucket %s is being gathered: call f8_post_gather first",
+                call, i, b->name);
+        if (w->flavour == F8_DYNAMIC && group->num_tickets > 0)
+            return error_set(F8_EBUSY,
+                "%s of weight %u%s%s while a precompute is open: call f8_wait first", call, i,
+                b ? " of bucket " : "", b ? b->name : "");
+    }
+    return F8_OK;
+}
+
+/* Takes the group's generation if the weights exist and no open request reads them. */
+static int enter_weights(struct f8_group *group, const char *call, uint32_t first, uint32_t count,
+    uint64_t *ret_generation)
+{
+    int status = group_enter(group);
+    if (status != F8_OK)
+        return status;
+    if (first > group->num_weights || count > group->num_weights - first)
+        status = error_set(F8_EINVAL, "%s of weights %u to %llu (not included): group %s has %u",
+            call, first, (unsigned long long)first + count, group->name, group->num_weights);
+    else
+        status = check_unread(group, call, first, count);
+    *ret_generation = group->generation;
+    pthread_mutex_unlock(&group->lock);
+    return status;
+}
+
+int f8_changed(struct f8_group *group, uint32_t first, uint32_t count)
+{
+    uint64_t generation;
+    int status = enter_weights(group, "f8_changed", first, count, &generation);
+    if (status != F8_OK || count == 0)
+        return status;
+    F8__Changed changed = F8__CHANGED__INIT;
+    changed.group = group->id;
+    changed.generation = generation;
+    changed.first = first;
+    changed.count = count;
+    F8__Request request = F8__REQUEST__INIT;
+    request.body_case = F8__REQUEST__BODY_CHANGED;
+    request.changed = &changed;
+    return channel_call(group->client->channel, &request, -1, NULL);
+}
+
+int f8_weight_move(
+    struct f8_group *group, uint32_t weight, const struct f8_region *region, uint64_t offset)
+{
+    uint64_t generation;
+    int status = enter_weights(group, "f8_weight_move", weight, 1, &generation);
+    if (status != F8_OK)
+        return status;
+    if (region && region->client != group->client)
+        return error_set(F8_EREGION, "weight %u cannot move to a region of another client", weight);
+    F8__WeightMove move = F8__WEIGHT_MOVE__INIT;
+    move.group = group->id;
+    move.generation = generation;
+    move.weight = weight;
+    move.region = region ? region->id : 0;
+    move.offset = region ? offset : 0;
+    F8__Request request = F8__REQUEST__INIT;
+    request.body_case = F8__REQUEST__BODY_WEIGHT_MOVE;
+    request.weight_move = &move;
+    return channel_call(group->client->channel, &request, -1, NULL);
+}
+
+int f8_quiesce(struct f8_group *group, int timeout_ms)
+{
+    int status = group_enter(group);
+    if (status != F8_OK)
+        return status;
+    F8__Quiesce quiesce = F8__QUIESCE__INIT;
+    quiesce.group = group->id;
+    quiesce.generation = group->generation;
+    pthread_mutex_unlock(&group->lock);
+    F8__Request request = F8__REQUEST__INIT;
+    request.body_case = F8__REQUEST__BODY_QUIESCE;
+    request.quiesce = &quiesce;
+    struct channel *channel = group->client->channel;
+    uint64_t id;
+    status = channel_send(channel, &request, -1, &id);
+    if (status != F8_OK)
+        return status;
+    struct channel_reply reply;
+    status = channel_wait(channel, id, timeout_ms, &reply);
+    if (status == F8_OK)
+        return reply.status;
+    channel_abandon(channel, id);
+    return status;
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Joining, re-joining and leaving a group, and the checks that its functions begin with. Any
+ * thread; the group's lock is never held over a wait.
+ */
+#include "client/group.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/error.h"
+#include "client/map.h"
+
+int group_enter(struct f8_group *group)
+{
+    int status = client_enter(group ? group->client : NULL);
+    if (status == F8_OK)
+        pthread_mutex_lock(&group->lock);
+    return status;
+}
+
+int group_enter_sealed(struct f8_group *group)
+{
+    int status = group_enter(group);
+    if (status != F8_OK || group->sealed)
+        return status;
+    pthread_mutex_unlock(&group->lock);
+    return error_set(F8_EORDER, "group %s is not sealed: call f8_seal first", group->name);
+}
+
+int group_enter_bucket(struct f8_group *group, uint32_t bucket, struct bucket **ret_bucket)
+{
+    int status = group_enter_sealed(group);
+    if (status != F8_OK)
+        return status;
+    if (bucket >= group->num_buckets) {
+        status = error_set(F8_EINVAL, "there is no bucket %u in group %s, it has %u", bucket,
+            group->name, group->num_buckets);
+        pthread_mutex_unlock(&group->lock);
+        return status;
+    }
+    *ret_bucket = &group->buckets[bucket];
+    return F8_OK;
+}
+
+int group_begin_setup(struct f8_group *group)
+{
+    int status = group_enter(group);
+    if (status != F8_OK)
+        return status;
+    if (group->busy)
+        status = error_set(F8_EBUSY,
+            "another thread registers, seals or re-joins in group %s; wait for it", group->name);
+    else
+        group->busy = true;
+    pthread_mutex_unlock(&group->lock);
+    return status;
+}
+
+void group_end_setup(struct f8_group *group)
+{
+    pthread_mutex_lock(&group->lock);
+    group->busy = false;
+    pthread_mutex_unlock(&group->lock);
+}
+
+static bool is_open(enum bucket_state state)
+{
+    return state != BUCKET_IDLE && state != BUCKET_HELD;
+}
+
+void group_set_state(struct f8_group *group, struct bucket *bucket, enum bucket_state state)
+{
+    group->num_open += (uint32_t)is_open(state) - (uint32_t)is_open(bucket->state);
+    if (bucket->shared)
+        group->num_shared +=
+            (uint32_t)(state >= BUCKET_SENDING) - (uint32_t)(bucket->state >= BUCKET_SENDING);
+    bucket->state = state;
+}
+
+int group_check_quiet(const struct f8_group *group, const char *call)
+{
+    if (group->num_open == 0)
+        return F8_OK;
+    const struct bucket *bucket = group->buckets;
+    while (!is_open(bucket->state))
+        bucket++;
+    return error_set(F8_EBUSY, "%s while bucket %s is being gathered: call f8_post_gather first",
+        call, bucket->name);
+}
+
+void group_free(struct f8_group *group, bool forked)
+{
+    if (!group)
+        return;
+    if (!forked) {
+        map_release(group->arena, group->arena_size);
+        pthread_mutex_destroy(&group->lock);
+    }
+    for (uint32_t i = 0; i < group->num_buckets; i++)
+        free(group->buckets[i].name);
+    free(group->buckets);
+    free(group->weights);
+    free(group->name);
+    free(group);
+}
+
+static struct f8_group *group_new(
+    struct f8_client *client, const char *name, uint32_t rank, uint32_t world_size)
+{
+    struct f8_group *group = calloc(1, sizeof(*group));
+    if (!group)
+        return NULL;
+    group->name = strdup(name);
+    if (!group->name) {
+        free(group);
+        return NULL;
+    }
+    pthread_mutex_init(&group->lock, NULL);
+    group->client = client;
+    group->rank = rank;
+    group->world_size = world_size;
+    return group;
+}
+
+/* Asks the daemon for membership; the group's id and generation are given in *ret_reply. */
+static int send_join(struct f8_group *group, bool rejoin, struct channel_reply *ret_reply)
+{
+    F8__Join join = F8__JOIN__INIT;
+    join.group = group->name;
+    join.rank = group->rank;
+    join.world_size = group->world_size;
+    join.rejoin = rejoin;
+    F8__Request request = F8__REQUEST__INIT;
+    request.body_case = F8__REQUEST__BODY_JOIN;
+    request.join = &join;
+    int status = channel_call(group->client->channel, &request, -1, ret_reply);
+    if (status == F8_OK && ret_reply->body != F8__REPLY__BODY_JOIN)
+        return error_set(F8_EPROTO, "the daemon answered a join without a generation");
+    return status;
+}
+
+/* Lets one thread at a time join, and only while the client is in no group. */
+static int begin_join(struct f8_client *client)
+{
+    int status = F8_OK;
+    pthread_mutex_lock(&client->lock);
+    if (client->group)
+        status = error_set(F8_EEXIST, "this client is in group %s already, it can be in one only",
+            client->group->name);
+    else if (client->joining)
+        status = error_set(F8_EBUSY, "another thread is joining a group with this client");
+    else
+        client->joining = true;
+    pthread_mutex_unlock(&client->lock);
+    return status;
+}
+
+static void end_join(struct f8_client *client, struct f8_group *group)
+{
+    pthread_mutex_lock(&client->lock);
+    client->joining = false;
+    client->group = group;
+    pthread_mutex_unlock(&client->lock);
+}
+
+static int join(struct f8_client *client, const char *name, uint32_t rank, uint32_t world_size,
+    struct f8_group **ret_group)
+{
+    struct f8_group *group = group_new(client, name, rank, world_size);
+    if (!group)
+        return error_set(F8_ENOMEM, "no memory for group %s", name);
+    struct channel_reply reply;
+    int status = send_join(group, false, &reply);
+    if (status != F8_OK) {
+        group_free(group, false);
+        return status;
+    }
+    group->id = (uint32_t)reply.first;
+    group->generation = reply.second;
+    *ret_group = group;
+    return F8_OK;
+}
+
+int f8_group_join(struct f8_client *client, const char *name, uint32_t rank, uint32_t world_size,
+    struct f8_group **ret_group)
+{
+    int status = client_enter(client);
+    if (status == F8_OK)
+        status = client_check_name("group", name);
+    if (status != F8_OK)
+        return status;
+    if (rank >= world_size)
+        return error_set(F8_EINVAL, "rank %u of %u in group %s: ranks are 0 to world size - 1",
+            rank, world_size, name);
+    status = begin_join(client);
+    if (status != F8_OK)
+        return status;
+    struct f8_group *group = NULL;
+    status = join(client, name, rank, world_size, &group);
+    end_join(client, group);
+    if (status == F8_OK)
+        *ret_group = group;
+    return status;
+}
+
+int f8_group_rejoin(struct f8_group *group)
+{
+    int status = group_begin_setup(group);
+    if (status != F8_OK)
+        return status;
+    struct channel_reply reply;
+    status = send_join(group, true, &reply);
+    if (status == F8_OK) {
+        pthread_mutex_lock(&group->lock);
+        group_abandon(group);
+        group->sealed = false;
+        group->id = (uint32_t)reply.first;
+        group->generation = reply.second;
+        pthread_mutex_unlock(&group->lock);
+    }
+    group_end_setup(group);
+    return status;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A group as the client knows it: what was registered, where it will lie, which buckets have open
+ * requests or are held. Shared by group.c, register.c, seal.c, collective.c, gather.c, copy_out.c.
+ */
+#ifndef F8_CLIENT_GROUP_H
+#define F8_CLIENT_GROUP_H
+
+#include "client/client_private.h"
+
+/* Precomputes that may be open at once; more than one is already unusual. */
+#define GROUP_MAX_TICKETS 16
+
+/* No bucket: of a weight that none has claimed yet. */
+#define GROUP_NO_BUCKET UINT32_MAX
+
+struct weight {
+    uint64_t shape[F8_MAX_DIMS];
+    uint64_t rows, cols; /* shape[0], and the product of the rest */
+    uint64_t at;         /* offset in its bucket's place */
+    uint32_t ndim;
+    uint32_t bucket;
+    enum f8_dtype dtype;
+    enum f8_flavour flavour;
+    enum f8_wire wire;
+};
+
+/* In the order of a use. From SENDING on, a shared bucket counts as having a slot. */
+enum bucket_state {
+    BUCKET_IDLE = 0,
+    BUCKET_PRE_SENDING,  /* some thread is in f8_pre_gather */
+    BUCKET_PRE_GATHERED, /* a pre-gather is sent */
+    BUCKET_SENDING,      /* some thread is in f8_gather */
+    BUCKET_REQUESTED,    /* a gather is sent and not waited for */
+    BUCKET_HELD,         /* its views may be read */
+};
+
+struct bucket {
+    char *name; /* owned */
+    uint32_t first, count;
+    bool shared;
+    uint64_t scales; /* offset of the scales in its place */
+    uint64_t span;   /* bytes of its place */
+    enum bucket_state state;
+    uint64_t pre_gather; /* request, 0: none */
+    uint64_t gather;     /* request, 0: none */
+    uint64_t place;      /* offset in the arena, while held */
+    uint64_t use;        /* of the place, while held */
+};
+
+struct f8_group {
+    struct f8_client *client; /* borrowed: the client that owns this */
+    char *name;               /* owned */
+    uint32_t rank, world_size;
+    uint32_t id; /* of the daemon */
+
+    pthread_mutex_t lock; /* all below; never held while waiting */
+    uint64_t generation;
+    bool busy; /* a thread is in f8_register, f8_seal or f8_group_rejoin */
+    bool sealed;
+    uint64_t seal; /* request, 0: none; outlives a wait that a signal ended */
+    uint32_t slots;
+    struct weight *weights; /* owned */
+    struct bucket *buckets; /* owned */
+    uint32_t num_weights, num_buckets;
+    uint32_t num_open;                   /* buckets with a request that is not waited for */
+    uint32_t num_shared;                 /* shared buckets that have asked for a slot or hold one */
+    uint64_t tickets[GROUP_MAX_TICKETS]; /* requests; 0: free */
+    uint32_t num_tickets;                /* those, and those being sent */
+    void *arena;                         /* owned: the mapping; NULL before the first seal */
+    uint64_t arena_size;
+};
+
+/* Checks the handle and takes the group's lock, to be given back with pthread_mutex_unlock. */
+int group_enter(struct f8_group *group);
+
+/* group_enter, and F8_EORDER unless the group is sealed. */
+int group_enter_sealed(struct f8_group *group);
+
+/* group_enter_sealed, and F8_EINVAL unless there is such a bucket, which is given. */
+int group_enter_bucket(struct f8_group *group, uint32_t bucket, struct bucket **ret_bucket);
+
+/*
+ * Lets one thread at a time change what is registered: F8_EBUSY if another one is. The lock is
+ * free on return; group_end_setup ends it.
+ */
+int group_begin_setup(struct f8_group *group);
+void group_end_setup(struct f8_group *group);
+
+/* Changes a bucket's state and the counts that follow from it; lock held. */
+void group_set_state(struct f8_group *group, struct bucket *bucket, enum bucket_state state);
+
+/* F8_EBUSY with the name of a bucket that has an open request, if any has; lock held. */
+int group_check_quiet(const struct f8_group *group, const char *call);
+
+/* collective.c: forgets all open requests, whose replies nobody waits for; lock held. */
+void group_abandon(struct f8_group *group);
+
+/* The place of a held bucket in memory; lock held. */
+static inline const char *bucket_place(const struct f8_group *group, const struct bucket *bucket)
+{
+    return (const char *)group->arena + bucket->place;
+}
+
+#endif

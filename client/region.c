@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Regions: memory for shards that this process and the daemon both see. Allocates a sealed memfd
+ * or takes the caller's, registers it, and unmaps it at the end. Any thread.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+#include <linux/magic.h>
+
+#include "client/client_private.h"
+#include "client/error.h"
+#include "client/map.h"
+
+void region_destroy(struct f8_region *region)
+{
+    if (!region)
+        return;
+    map_release(region->address, region->size);
+    free(region);
+}
+
+/* Registers the memfd with the daemon and puts the region into the client's list. */
+static int region_add(struct f8_client *client, int memfd, struct f8_region *region)
+{
+    F8__RegionAdd add = F8__REGION_ADD__INIT;
+    F8__Request request = F8__REQUEST__INIT;
+    request.body_case = F8__REQUEST__BODY_REGION_ADD;
+    request.region_add = &add;
+    struct channel_reply reply;
+    int status = channel_call(client->channel, &request, memfd, &reply);
+    if (status != F8_OK)
+        return status;
+    if (reply.fd >= 0)
+        close(reply.fd);
+    if (reply.body != F8__REPLY__BODY_REGION)
+        return error_set(F8_EPROTO, "the daemon took a region but gave it no number");
+    region->client = client;
+    region->id = (uint32_t)reply.first;
+    pthread_mutex_lock(&client->lock);
+    region->next = client->regions;
+    client->regions = region;
+    pthread_mutex_unlock(&client->lock);
+    return F8_OK;
+}
+
+/* A memfd of `size` bytes whose memory is really there, so that no later write can fail. */
+static int create_memfd(uint64_t size, int *ret_memfd)
+{
+    int memfd = memfd_create("f8-region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (memfd < 0)
+        return error_set(F8_ELIMIT, "no memfd for a region: %s", strerror(errno));
+    int rc;
+    do
+        rc = fallocate(memfd, 0, 0, (off_t)size);
+    while (rc != 0 && errno == EINTR);
+    if (rc != 0) {
+        int error = errno;
+        close(memfd);
+        return error_set(F8_ENOMEM, "no memory for a region of %llu bytes: %s",
+            (unsigned long long)size, strerror(error));
+    }
+    *ret_memfd = memfd;
+    return F8_OK;
+}
+
+/* Maps the memfd, seals its size and registers it. */
+static int region_fill(struct f8_client *client, struct f8_region *region, int memfd)
+{
+    int status = map_shared(memfd, region->size, PROT_READ | PROT_WRITE, &region->address);
+    if (status != F8_OK)
+        return status;
+    map_collapse(region->address, region->size);
+    if (fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
+        return error_set(F8_EREGION, "a region's size cannot be sealed: %s", strerror(errno));
+    return region_add(client, memfd, region);
+}
+
+int f8_region_alloc(
+    struct f8_client *client, size_t size, struct f8_region **ret_region, void **ret_address)
+{
+    int status = client_enter(client);
+    if (status != F8_OK)
+        return status;
+    if (size == 0 || size > INT64_MAX)
+        return error_set(F8_EINVAL, "a region of %zu bytes: give a size above 0", size);
+    int memfd;
+    status = create_memfd(size, &memfd);
+    if (status != F8_OK)
+        return status;
+    struct f8_region *region = calloc(1, sizeof(*region));
+    if (region) {
+        region->size = size;
+        status = region_fill(client, region, memfd);
+    } else {
+        status = error_set(F8_ENOMEM, "no memory for a region");
+    }
+    close(memfd); /* the mapping, and the daemon's descriptor, keep the memory */
+    if (status != F8_OK) {
+        region_destroy(region);
+        return status;
+    }
+    *ret_region = region;
+    *ret_address = region->address;
+    return F8_OK;
+}
+
+/* What the daemon would refuse, with the remedy, before it is asked. */
+static int check_memfd(int memfd, uint64_t *ret_size)
+{
+    struct stat stat;
+    struct statfs filesystem;
+    if (fstat(memfd, &stat) != 0 || fstatfs(memfd, &filesystem) != 0)
+        return error_set(
+            F8_EREGION, "descriptor %d cannot be a region: %s", memfd, strerror(errno));
+    if (filesystem.f_type == HUGETLBFS_MAGIC)
+        return error_set(F8_EREGION,
+            "descriptor %d is hugetlb memory, which may be missing when it is read; use a plain "
+            "memfd",
+            memfd);
+    int seals = fcntl(memfd, F_GET_SEALS);
+    if (seals < 0)
+        return error_set(F8_EREGION, "descriptor %d is not a memfd", memfd);
+    if (!(seals & F_SEAL_SHRINK))
+        return error_set(F8_EREGION,
+            "memfd %d is not sealed against shrinking: create it with MFD_ALLOW_SEALING and call "
+            "fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK)",
+            memfd);
+    if ((fcntl(memfd, F_GETFL) & O_ACCMODE) == O_WRONLY)
+        return error_set(
+            F8_EREGION, "memfd %d is open for writing only, it must be readable", memfd);
+    if (stat.st_size == 0)
+        return error_set(F8_EREGION, "memfd %d is empty: give it its size with ftruncate", memfd);
+    *ret_size = (uint64_t)stat.st_size;
+    return F8_OK;
+}
+
+int f8_region_share(struct f8_client *client, int memfd, struct f8_region **ret_region)
+{
+    int status = client_enter(client);
+    uint64_t size = 0;
+    if (status == F8_OK)
+        status = check_memfd(memfd, &size);
+    if (status != F8_OK)
+        return status;
+    struct f8_region *region = calloc(1, sizeof(*region));
+    if (!region)
+        return error_set(F8_ENOMEM, "no memory for a region");
+    region->size = size;
+    status = region_add(client, memfd, region);
+    if (status != F8_OK) {
+        free(region);
+        return status;
+    }
+    *ret_region = region;
+    return F8_OK;
+}
+
+int f8_region_free(struct f8_region *region)
+{
+    int status = client_enter(region ? region->client : NULL);
+    if (status != F8_OK)
+        return status;
+    struct f8_client *client = region->client;
+    F8__RegionDrop drop = F8__REGION_DROP__INIT;
+    drop.region = region->id;
+    F8__Request request = F8__REQUEST__INIT;
+    request.body_case = F8__REQUEST__BODY_REGION_DROP;
+    request.region_drop = &drop;
+    status = channel_call(client->channel, &request, -1, NULL);
+    if (status != F8_OK)
+        return status;
+    pthread_mutex_lock(&client->lock);
+    struct f8_region **link = &client->regions;
+    while (*link != region)
+        link = &(*link)->next;
+    *link = region->next;
+    pthread_mutex_unlock(&client->lock);
+    region_destroy(region);
+    return F8_OK;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * f8_seal: the collective that reserves the arena, and the arena's mapping. Any thread. A signal
+ * may end the wait; the request stays open and the next f8_seal goes on with it.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/error.h"
+#include "client/group.h"
+#include "client/map.h"
+
+static const struct f8_seal_options no_options = {.slots = 0};
+
+static int check_options(const struct f8_group *group, const struct f8_seal_options *options)
+{
+    if (options->deadline_ms < 0)
+        return error_set(F8_EINVAL, "f8_seal: a deadline of %lld ms; give 0 for the default",
+            (long long)options->deadline_ms);
+    for (uint32_t i = 0; options->slots == 0 && i < group->num_buckets; i++)
+        if (group->buckets[i].shared)
+            return error_set(F8_EINVAL,
+                "bucket %s takes a shared slot, but f8_seal was given none: set slots",
+                group->buckets[i].name);
+    return F8_OK;
+}
+
+static int send_seal(struct f8_group *group, const struct f8_seal_options *options)
+{
+    int status = check_options(group, options);
+    if (status == F8_OK)
+        status = channel_reserve_posts(group->client->channel, group->num_buckets);
+    if (status != F8_OK)
+        return status;
+    F8__Seal seal = F8__SEAL__INIT;
+    seal.group = group->id;
+    seal.generation = group->generation;
+    seal.slots = options->slots;
+    seal.poison = options->poison != 0;
+    seal.deadline_ms = (uint64_t)options->deadline_ms;
+    F8__Request request = F8__REQUEST__INIT;
+    request.body_case = F8__REQUEST__BODY_SEAL;
+    request.seal = &seal;
+    uint64_t id;
+    status = channel_send(group->client->channel, &request, -1, &id);
+    if (status != F8_OK)
+        return status;
+    pthread_mutex_lock(&group->lock);
+    group->seal = id;
+    group->slots = options->slots;
+    pthread_mutex_unlock(&group->lock);
+    return F8_OK;
+}
+
+/* Maps the arena that came with the reply; a forked child does not inherit the mapping. */
+static int map_arena(const struct channel_reply *reply, void **ret_arena)
+{
+    struct stat stat;
+    void *arena = NULL;
+    if (reply->body != F8__REPLY__BODY_SEAL || reply->fd < 0)
+        return error_set(F8_EPROTO, "the daemon sealed the group but sent no arena");
+    if (fstat(reply->fd, &stat) != 0 || (uint64_t)stat.st_size < reply->first)
+        return error_set(F8_EPROTO, "the daemon sent an arena that is smaller than it says (%llu)",
+            (unsigned long long)reply->first);
+    if (reply->first == 0) {
+        *ret_arena = NULL;
+        return F8_OK;
+    }
+    int status = map_shared(reply->fd, reply->first, PROT_READ, &arena);
+    if (status != F8_OK)
+        return status;
+    if (madvise(arena, reply->first, MADV_DONTFORK) != 0) {
+        status = error_set(F8_EIO, "the arena cannot be kept from forks: %s", strerror(errno));
+        map_release(arena, reply->first);
+        return status;
+    }
+    *ret_arena = arena;
+    return F8_OK;
+}
+
+/* Puts the new arena in place of that of the generation before. */
+static int take_arena(struct f8_group *group, const struct channel_reply *reply)
+{
+    pthread_mutex_lock(&group->lock);
+    map_release(group->arena, group->arena_size);
+    group->arena = NULL;
+    group->arena_size = 0;
+    int status = map_arena(reply, &group->arena);
+    if (status == F8_OK) {
+        group->arena_size = reply->first;
+        group->sealed = true;
+    }
+    pthread_mutex_unlock(&group->lock);
+    return status;
+}
+
+static int finish_seal(struct f8_group *group)
+{
+    struct channel_reply reply = {.fd = -1};
+    int status = channel_wait(group->client->channel, group->seal, F8_FOREVER, &reply);
+    if (status == F8_EINTR)
+        return status;
+    pthread_mutex_lock(&group->lock);
+    group->seal = 0;
+    pthread_mutex_unlock(&group->lock);
+    if (status == F8_OK)
+        status = reply.status;
+    if (status == F8_OK)
+        status = take_arena(group, &reply);
+    if (reply.fd >= 0)
+        close(reply.fd); /* the mapping is enough */
+    return status;
+}
+
+int f8_seal(struct f8_group *group, const struct f8_seal_options *options)
+{
+    int status = group_begin_setup(group);
+    if (status != F8_OK)
+        return status;
+    if (group->sealed)
+        status = error_set(F8_EORDER, "group %s is sealed already", group->name);
+    else if (group->seal == 0)
+        status = send_seal(group, options ? options : &no_options);
+    if (status == F8_OK)
+        status = finish_seal(group);
+    group_end_setup(group);
+    return status;
+}

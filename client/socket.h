@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Finds the daemon's socket and connects to it. Called by channel.c once a connection.
+ */
+#ifndef F8_CLIENT_SOCKET_H
+#define F8_CLIENT_SOCKET_H
+
+#include <stddef.h>
+
+/* How long a daemon may take to accept and to answer the first message, in milliseconds. */
+#define SOCKET_PATIENCE_MS 10000
+
+/*
+ * Connects to `path`, or if that is NULL to the first socket that exists of $F8GATHERD_SOCKET,
+ * /run/f8gatherd/f8gatherd.sock and $XDG_RUNTIME_DIR/f8gatherd.sock. Gives the non-blocking,
+ * close-on-exec descriptor in *ret_fd, and its path in ret_path (room for `size` bytes).
+ * F8_ENODAEMON names every path tried and what was wrong with it.
+ */
+int socket_connect(const char *path, int *ret_fd, char *ret_path, size_t size);
+
+#endif
