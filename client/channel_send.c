@@ -116,8 +116,7 @@ static int send_all_posts(struct channel *channel)
 void channel_post(struct channel *channel, F8__Request *request)
 {
     struct post post;
-    size_t length = f8__request__get_packed_size(request);
-    assert(length <= sizeof(post.packet));
+    assert(f8__request__get_packed_size(request) <= sizeof(post.packet));
     post.length = (uint8_t)f8__request__pack(request, post.packet);
     pthread_mutex_lock(&channel->lock);
     if (!channel->dead) {

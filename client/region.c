@@ -89,7 +89,7 @@ int f8_region_alloc(
         return status;
     if (size == 0 || size > INT64_MAX)
         return error_set(F8_EINVAL, "a region of %zu bytes: give a size above 0", size);
-    int memfd;
+    int memfd = -1;
     status = create_memfd(size, &memfd);
     if (status != F8_OK)
         return status;

@@ -128,6 +128,9 @@ static int receive_packet(int fd, struct wire_receiver *receiver, size_t *ret_le
         .msg_control = control.bytes,
         .msg_controllen = sizeof(control.bytes)};
     ssize_t length = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+    /* A peer that closed with packets unread is told once, before the packets that it sent. */
+    if (length < 0 && errno == ECONNRESET)
+        length = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
     if (length < 0)
         return errno == EAGAIN || errno == EINTR ? WIRE_AGAIN : F8_ECONN;
     int count = take_descriptors(&message, ret_fd);

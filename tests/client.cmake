@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+# The client's tests: against a fake daemon, and of what is installed.
+add_library(fake_daemon STATIC lib/fake_daemon.c lib/fake_daemon.h)
+target_link_libraries(fake_daemon PUBLIC f8proto Threads::Threads)
+
+f8_add_test(test_channel LABEL client SOURCES test_channel.c LIBS f8channel fake_daemon)
+foreach(suite)
+    f8_add_test(${suite} LABEL client SOURCES ${suite}.c lib/one_rank.c
+        LIBS f8client_static fake_daemon)
+endforeach()
+
+# Each installed header compiles alone, as C and as C++.
+find_program(F8_CXX NAMES c++ g++ clang++)
+foreach(header client/f8client.h proto/status.h)
+    get_filename_component(name ${header} NAME_WE)
+    add_test(NAME header_c_${name} COMMAND ${CMAKE_C_COMPILER} -std=c11 -Wall -Wextra -Wpedantic
+        -Werror -fsyntax-only -I ${CMAKE_SOURCE_DIR}/proto -x c ${CMAKE_SOURCE_DIR}/${header})
+    set_tests_properties(header_c_${name} PROPERTIES LABELS client)
+    if(F8_CXX)
+        add_test(NAME header_cxx_${name} COMMAND ${F8_CXX} -std=c++11 -Wall -Wextra -Wpedantic
+            -Werror -fsyntax-only -I ${CMAKE_SOURCE_DIR}/proto -x c++
+            ${CMAKE_SOURCE_DIR}/${header})
+        set_tests_properties(header_cxx_${name} PROPERTIES LABELS client)
+    endif()
+endforeach()
+
+# The library exports what its header declares, under its version, and needs nothing else.
+add_test(NAME exported_symbols COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/exported_symbols.sh
+    $<TARGET_FILE:f8client> ${CMAKE_SOURCE_DIR}/client/f8client.h)
+set_tests_properties(exported_symbols PROPERTIES LABELS client)

@@ -1,0 +1,721 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The channel alone, against scripts of a fake daemon: finding the socket, versions, routing of
+ * replies over threads, full sockets, signals, lost connections, garbage.
+ */
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "client/channel.h"
+#include "client/channel_private.h"
+#include "client/error.h"
+#include "tests/lib/fake_daemon.h"
+
+static struct channel *open_channel(struct fake_daemon *daemon, fake_script *script)
+{
+    struct channel *channel = NULL;
+    fake_start(daemon, script);
+    const struct channel_options options = {.socket = daemon->socket, .job = "test"};
+    ck_assert_msg(channel_open(&options, &channel) == F8_OK, "%s", error_text());
+    return channel;
+}
+
+static void finish(struct fake_daemon *daemon, struct channel *channel)
+{
+    channel_close(channel);
+    fake_stop(daemon);
+}
+
+static int open_status(struct fake_daemon *daemon, fake_script *script)
+{
+    struct channel *channel = NULL;
+    fake_start(daemon, script);
+    const struct channel_options options = {.socket = daemon->socket, .job = "test"};
+    int status = channel_open(&options, &channel);
+    ck_assert_ptr_null(channel);
+    fake_stop(daemon);
+    return status;
+}
+
+static void assert_text(const char *part)
+{
+    ck_assert_msg(strstr(error_text(), part), "\"%s\" lacks \"%s\"", error_text(), part);
+}
+
+static uint64_t send_ping(struct channel *channel)
+{
+    F8__Ping ping = F8__PING__INIT;
+    F8__Request request = F8__REQUEST__INIT;
+    request.body_case = F8__REQUEST__BODY_PING;
+    request.ping = &ping;
+    uint64_t id = 0;
+    int status = channel_send(channel, &request, -1, &id);
+    ck_assert_msg(status == F8_OK, "%s", error_text());
+    return id;
+}
+
+/* Waits for a ping, and checks that the reply is its own. */
+static void await_ping(struct channel *channel, uint64_t id)
+{
+    struct channel_reply reply;
+    ck_assert_int_eq(channel_wait(channel, id, -1, &reply), F8_OK);
+    ck_assert_int_eq(reply.status, F8_OK);
+    ck_assert_int_eq(reply.body, F8__REPLY__BODY_PING);
+    ck_assert_uint_eq(reply.first, id);
+}
+
+static void post_release(struct channel *channel, uint32_t bucket)
+{
+    F8__Release release = F8__RELEASE__INIT;
+    release.bucket = bucket;
+    F8__Request request = F8__REQUEST__INIT;
+    request.body_case = F8__REQUEST__BODY_RELEASE;
+    request.release = &release;
+    channel_post(channel, &request);
+}
+
+static bool reply_ping(int fd, uint64_t id, const char *text)
+{
+    F8__PingReply ping = F8__PING_REPLY__INIT;
+    ping.uptime_ms = id;
+    F8__Reply reply = F8__REPLY__INIT;
+    reply.id = id;
+    reply.text = (char *)(uintptr_t)text;
+    reply.body_case = F8__REPLY__BODY_PING;
+    reply.ping = &ping;
+    return fake_reply(fd, &reply, -1);
+}
+
+/* ---- finding the daemon ---- */
+
+START_TEST(no_daemon_names_every_path)
+{
+    struct channel *channel = NULL;
+    const struct channel_options options = {.job = "test"};
+    setenv("F8GATHERD_SOCKET", "/nonexistent/one.sock", 1);
+    setenv("XDG_RUNTIME_DIR", "/nonexistent/runtime", 1);
+    int status = channel_open(&options, &channel);
+    unsetenv("F8GATHERD_SOCKET");
+    unsetenv("XDG_RUNTIME_DIR");
+    if (access(F8_PROTO_SOCKET, F_OK) == 0)
+        return; /* a daemon is installed here: the search ends at it */
+    ck_assert_int_eq(status, F8_ENODAEMON);
+    assert_text("/nonexistent/one.sock (no such file");
+    assert_text(F8_PROTO_SOCKET);
+    assert_text("/nonexistent/runtime/f8gatherd.sock");
+}
+END_TEST
+
+START_TEST(environment_finds_daemon)
+{
+    struct fake_daemon daemon;
+    struct channel *channel = NULL;
+    const struct channel_options options = {.job = "test"};
+    fake_start(&daemon, fake_serve);
+    setenv("F8GATHERD_SOCKET", daemon.socket, 1);
+    ck_assert_int_eq(channel_open(&options, &channel), F8_OK);
+    unsetenv("F8GATHERD_SOCKET");
+    ck_assert_str_eq(channel_socket(channel), daemon.socket);
+    ck_assert_str_eq(channel_daemon_version(channel), "0.0.0-fake");
+    ck_assert_int_eq(channel_daemon_pid(channel), FAKE_PID);
+    finish(&daemon, channel);
+}
+END_TEST
+
+START_TEST(dead_socket_ends_the_search)
+{
+    struct fake_daemon daemon;
+    struct channel *channel = NULL;
+    fake_start(&daemon, fake_serve);
+    shutdown(daemon.listener, SHUT_RDWR); /* the file stays, nobody listens */
+    pthread_join(daemon.thread, NULL);
+    close(daemon.listener);
+    const struct channel_options options = {.job = "test"};
+    setenv("F8GATHERD_SOCKET", daemon.socket, 1);
+    ck_assert_int_eq(channel_open(&options, &channel), F8_ENODAEMON);
+    unsetenv("F8GATHERD_SOCKET");
+    assert_text(daemon.socket);
+    assert_text("nobody listens");
+    ck_assert_ptr_null(strstr(error_text(), F8_PROTO_SOCKET));
+    unlink(daemon.socket);
+    rmdir(daemon.directory);
+    close(daemon.go);
+    close(daemon.loaded);
+}
+END_TEST
+
+START_TEST(long_path)
+{
+    char path[200];
+    memset(path, 'x', sizeof(path) - 1);
+    path[sizeof(path) - 1] = '\0';
+    struct channel *channel = NULL;
+    const struct channel_options options = {.socket = path, .job = "test"};
+    ck_assert_int_eq(channel_open(&options, &channel), F8_ENODAEMON);
+    assert_text("107 bytes");
+}
+END_TEST
+
+/* ---- Hello ---- */
+
+static void script_major_2(struct fake_daemon *daemon, int fd)
+{
+    (void)daemon;
+    F8__Request *request = fake_receive(fd, NULL);
+    F8__HelloReply hello = F8__HELLO_REPLY__INIT;
+    hello.major = 2;
+    hello.minor = 9;
+    hello.daemon_version = (char *)(uintptr_t) "5.6.7";
+    F8__Reply reply = F8__REPLY__INIT;
+    reply.id = request->id;
+    reply.body_case = F8__REPLY__BODY_HELLO;
+    reply.hello = &hello;
+    fake_reply(fd, &reply, -1);
+    fake_free(request);
+}
+
+START_TEST(other_major)
+{
+    struct fake_daemon daemon;
+    ck_assert_int_eq(open_status(&daemon, script_major_2), F8_EVERSION);
+    assert_text("5.6.7");
+    assert_text("2.9");
+    assert_text("1.0");
+}
+END_TEST
+
+static void script_refuse(struct fake_daemon *daemon, int fd)
+{
+    (void)daemon;
+    F8__Request *request = fake_receive(fd, NULL);
+    ck_assert_str_eq(request->hello->job, "test");
+    fake_reply_status(fd, request->id, F8_EPERM, "wrong token for job test");
+    fake_free(request);
+}
+
+START_TEST(hello_refused)
+{
+    struct fake_daemon daemon;
+    ck_assert_int_eq(open_status(&daemon, script_refuse), F8_EPERM);
+    ck_assert_str_eq(error_text(), "wrong token for job test");
+}
+END_TEST
+
+static void script_close(struct fake_daemon *daemon, int fd)
+{
+    (void)daemon;
+    fake_free(fake_receive(fd, NULL));
+}
+
+START_TEST(hello_unanswered)
+{
+    struct fake_daemon daemon;
+    ck_assert_int_eq(open_status(&daemon, script_close), F8_ECONN);
+    assert_text(daemon.socket);
+}
+END_TEST
+
+static void script_last_words(struct fake_daemon *daemon, int fd)
+{
+    (void)daemon;
+    fake_reply_status(fd, 0, F8_ELIMIT, "1024 connections are open, the configured limit");
+}
+
+START_TEST(last_words)
+{
+    struct fake_daemon daemon;
+    ck_assert_int_eq(open_status(&daemon, script_last_words), F8_ELIMIT);
+    assert_text("1024 connections are open");
+}
+END_TEST
+
+/* ---- routing ---- */
+
+#define THREADS     4
+#define BATCHES     250
+#define BATCH       8
+#define MOST_PIGGED 16
+
+/* Answers pings in bunches, each bunch in reverse. */
+static void script_reverse(struct fake_daemon *daemon, int fd)
+{
+    (void)daemon;
+    uint64_t ids[MOST_PIGGED];
+    bool open = fake_hello(fd);
+    while (open) {
+        int count = 0;
+        do {
+            F8__Request *request = fake_receive(fd, NULL);
+            open = request != NULL;
+            if (open)
+                ids[count++] = request->id;
+            fake_free(request);
+        } while (open && count < MOST_PIGGED && recv(fd, NULL, 0, MSG_PEEK | MSG_DONTWAIT) == 0);
+        while (count > 0)
+            reply_ping(fd, ids[--count], "");
+    }
+}
+
+static void *ping_in_batches(void *argument)
+{
+    struct channel *channel = argument;
+    for (int i = 0; i < BATCHES; i++) {
+        uint64_t ids[BATCH];
+        for (int k = 0; k < BATCH; k++)
+            ids[k] = send_ping(channel);
+        for (int k = 0; k < BATCH; k++)
+            await_ping(channel, ids[i % 2 ? k : BATCH - 1 - k]);
+    }
+    return NULL;
+}
+
+START_TEST(replies_find_their_threads)
+{
+    struct fake_daemon daemon;
+    struct channel *channel = open_channel(&daemon, script_reverse);
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, ping_in_batches, channel), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    struct channel_traffic traffic;
+    channel_traffic(channel, &traffic);
+    ck_assert_uint_eq(traffic.sent, 1 + THREADS * BATCHES * BATCH);
+    ck_assert_uint_eq(traffic.received, traffic.sent);
+    ck_assert_uint_gt(traffic.sent_bytes, traffic.sent);
+    finish(&daemon, channel);
+}
+END_TEST
+
+/* More requests at once than the credit said: the table grows. */
+START_TEST(table_grows)
+{
+    struct fake_daemon daemon;
+    struct channel *channel = open_channel(&daemon, script_reverse);
+    uint64_t ids[10 * FAKE_CREDIT];
+    const int count = 10 * FAKE_CREDIT;
+    for (int i = 0; i < count; i++) {
+        ids[i] = send_ping(channel);
+        ck_assert(i == 0 || ids[i] > ids[i - 1]);
+    }
+    for (int i = 0; i < count; i++)
+        await_ping(channel, ids[i]);
+    struct channel_reply reply;
+    ck_assert_int_eq(channel_wait(channel, ids[0], 0, &reply), F8_ENOENT);
+    finish(&daemon, channel);
+}
+END_TEST
+
+/* ---- full sockets ---- */
+
+#define WEDGE 3000
+
+/* Reads no further request until its reply to the last one is in the socket: 4 KiB each. */
+static void script_bulky(struct fake_daemon *daemon, int fd)
+{
+    (void)daemon;
+    static char text[4096];
+    memset(text, 'x', sizeof(text) - 1);
+    F8__Request *request;
+    fake_hello(fd);
+    while ((request = fake_receive(fd, NULL))) {
+        reply_ping(fd, request->id, text);
+        fake_free(request);
+    }
+}
+
+START_TEST(full_socket_does_not_wedge)
+{
+    struct fake_daemon daemon;
+    struct channel *channel = open_channel(&daemon, script_bulky);
+    static uint64_t ids[WEDGE];
+    for (int i = 0; i < WEDGE; i++)
+        ids[i] = send_ping(channel);
+    for (int i = 0; i < WEDGE; i++)
+        await_ping(channel, ids[i]);
+    finish(&daemon, channel);
+}
+END_TEST
+
+static void *send_many(void *argument)
+{
+    for (int i = 0; i < WEDGE; i++)
+        channel_abandon(argument, send_ping(argument));
+    return NULL;
+}
+
+/* The same, while other threads lead: the sender must not miss the room, nor they their replies. */
+START_TEST(full_socket_with_a_leader)
+{
+    struct fake_daemon daemon;
+    struct channel *channel = open_channel(&daemon, script_bulky);
+    pthread_t sender, waiter;
+    ck_assert_int_eq(pthread_create(&sender, NULL, send_many, channel), 0);
+    ck_assert_int_eq(pthread_create(&waiter, NULL, ping_in_batches, channel), 0);
+    ping_in_batches(channel);
+    pthread_join(sender, NULL);
+    pthread_join(waiter, NULL);
+    await_ping(channel, send_ping(channel));
+    finish(&daemon, channel);
+}
+END_TEST
+
+/* Fills the way out with releases of bucket 0 that the script does not read yet. */
+static void fill_socket(struct channel *channel)
+{
+    F8__Release release = F8__RELEASE__INIT;
+    F8__Request request = F8__REQUEST__INIT;
+    request.body_case = F8__REQUEST__BODY_RELEASE;
+    request.release = &release;
+    uint8_t packet[F8_PROTO_MAX_PACKET];
+    size_t length = 0;
+    int status = wire_pack(&request, packet, &length);
+    while (status == F8_OK)
+        status = wire_send(channel->fd, packet, length, -1);
+    ck_assert_int_eq(status, WIRE_AGAIN);
+}
+
+/* Takes a ping, lets the test fill the socket, and answers the ping after bucket 9's release. */
+static void script_release_first(struct fake_daemon *daemon, int fd)
+{
+    fake_hello(fd);
+    F8__Request *request = fake_receive(fd, NULL);
+    uint64_t first = request->id;
+    fake_free(request);
+    fake_loaded(daemon);
+    fake_await_go(daemon);
+    bool answered = false;
+    while ((request = fake_receive(fd, NULL))) {
+        if (request->body_case == F8__REQUEST__BODY_RELEASE && request->release->bucket == 9)
+            answered = reply_ping(fd, first, "");
+        else if (request->body_case == F8__REQUEST__BODY_PING)
+            reply_ping(fd, answered ? request->id : 0, "");
+        fake_free(request);
+    }
+}
+
+/* Others may wait for a release while this rank only waits: it must go out without a request. */
+START_TEST(posts_go_out_while_waiting)
+{
+    struct fake_daemon daemon;
+    struct channel *channel = open_channel(&daemon, script_release_first);
+    ck_assert_int_eq(channel_reserve_posts(channel, 1), F8_OK);
+    uint64_t ping = send_ping(channel);
+    fake_await_loaded(&daemon);
+    fill_socket(channel);
+    post_release(channel, 9);
+    ck_assert_uint_eq(channel->num_posts, 1);
+    fake_go(&daemon);
+    await_ping(channel, ping);
+    ck_assert_uint_eq(channel->num_posts, 0);
+    finish(&daemon, channel);
+}
+END_TEST
+
+START_TEST(posts_go_out_before_requests)
+{
+    struct fake_daemon daemon;
+    struct channel *channel = open_channel(&daemon, script_release_first);
+    ck_assert_int_eq(channel_reserve_posts(channel, 1), F8_OK);
+    uint64_t ping = send_ping(channel);
+    fake_await_loaded(&daemon);
+    fill_socket(channel);
+    post_release(channel, 9);
+    ck_assert_int_eq(channel_reserve_posts(channel, 5), F8_OK);
+    fake_go(&daemon);
+    await_ping(channel, send_ping(channel)); /* id 0 if the release did not come first */
+    await_ping(channel, ping);
+    finish(&daemon, channel);
+}
+END_TEST
+
+static void *await_forever(void *argument)
+{
+    uint64_t *id = argument;
+    struct channel *channel = (struct channel *)(uintptr_t)id[0];
+    await_ping(channel, id[1]);
+    return NULL;
+}
+
+/* The release comes while another thread sleeps in poll, waiting for replies only. */
+START_TEST(posts_wake_the_leader)
+{
+    struct fake_daemon daemon;
+    struct channel *channel = open_channel(&daemon, script_release_first);
+    ck_assert_int_eq(channel_reserve_posts(channel, 1), F8_OK);
+    uint64_t argument[2] = {(uintptr_t)channel, send_ping(channel)};
+    fake_await_loaded(&daemon);
+    fill_socket(channel);
+    pthread_t waiter;
+    ck_assert_int_eq(pthread_create(&waiter, NULL, await_forever, argument), 0);
+    bool led = false;
+    while (!led) {
+        pthread_mutex_lock(&channel->lock);
+        led = channel->led;
+        pthread_mutex_unlock(&channel->lock);
+    }
+    post_release(channel, 9);
+    fake_go(&daemon);
+    pthread_join(waiter, NULL);
+    finish(&daemon, channel);
+}
+END_TEST
+
+/* ---- signals, timeouts, tests ---- */
+
+static void on_signal(int number)
+{
+    (void)number;
+}
+
+struct interruption {
+    struct channel *channel;
+    uint64_t id;
+    atomic_bool over;
+};
+
+static void *wait_until_interrupted(void *argument)
+{
+    struct interruption *i = argument;
+    struct channel_reply reply;
+    ck_assert_int_eq(channel_wait(i->channel, i->id, -1, &reply), F8_EINTR);
+    assert_text("wait again");
+    i->over = true;
+    await_ping(i->channel, i->id);
+    return NULL;
+}
+
+/* Two threads wait, one leads: a signal ends the wait of either, and neither loses its reply. */
+START_TEST(signal_ends_a_wait)
+{
+    struct fake_daemon daemon;
+    struct channel *channel = open_channel(&daemon, fake_serve);
+    const struct sigaction action = {.sa_handler = on_signal}; /* no SA_RESTART */
+    sigaction(SIGUSR1, &action, NULL);
+    daemon.withhold = F8__REQUEST__BODY_PING;
+    struct interruption waits[2];
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) {
+        waits[i] = (struct interruption){.channel = channel, .id = send_ping(channel)};
+        pthread_create(&threads[i], NULL, wait_until_interrupted, &waits[i]);
+    }
+    for (int i = 0; i < 2; i++)
+        while (!waits[i].over) { /* a signal may come before the wait begins: send another */
+            pthread_kill(threads[i], SIGUSR1);
+            usleep(1000);
+        }
+    while (daemon.counts[F8__REQUEST__BODY_PING] < 2)
+        usleep(100);
+    fake_go(&daemon);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    finish(&daemon, channel);
+}
+END_TEST
+
+START_TEST(timeout_leaves_open)
+{
+    struct fake_daemon daemon;
+    struct channel *channel = open_channel(&daemon, fake_serve);
+    struct channel_reply reply;
+    daemon.withhold = F8__REQUEST__BODY_PING;
+    uint64_t id = send_ping(channel);
+    ck_assert_int_eq(channel_wait(channel, id, 0, &reply), F8_EDEADLINE);
+    ck_assert_int_eq(channel_wait(channel, id, 2, &reply), F8_EDEADLINE);
+    ck_assert(!channel_test(channel, id));
+    while (daemon.counts[F8__REQUEST__BODY_PING] < 1)
+        usleep(100);
+    fake_go(&daemon);
+    while (!channel_test(channel, id))
+        usleep(100);
+    ck_assert(channel_has_reply(channel, id));
+    await_ping(channel, id);
+    finish(&daemon, channel);
+}
+END_TEST
+
+START_TEST(abandoned_reply_is_dropped)
+{
+    struct fake_daemon daemon;
+    struct channel *channel = open_channel(&daemon, fake_serve);
+    struct channel_reply reply;
+    uint64_t id = send_ping(channel);
+    channel_abandon(channel, id);
+    channel_abandon(channel, id);
+    channel_abandon(channel, 0);
+    ck_assert_int_eq(channel_wait(channel, id, 0, &reply), F8_ENOENT);
+    await_ping(channel, send_ping(channel));
+    finish(&daemon, channel);
+}
+END_TEST
+
+START_TEST(ask_gives_the_whole_reply)
+{
+    struct fake_daemon daemon;
+    struct channel *channel = open_channel(&daemon, fake_serve);
+    F8__Ping ping = F8__PING__INIT;
+    F8__Request request = F8__REQUEST__INIT;
+    request.body_case = F8__REQUEST__BODY_PING;
+    request.ping = &ping;
+    F8__Reply *reply = NULL;
+    ck_assert_int_eq(channel_ask(channel, &request, 5000, &reply), F8_OK);
+    ck_assert_uint_eq(reply->ping->uptime_ms, request.id);
+    f8__reply__free_unpacked(reply, NULL);
+    daemon.withhold = F8__REQUEST__BODY_PING;
+    ck_assert_int_eq(channel_ask(channel, &request, 1, &reply), F8_EDEADLINE);
+    daemon.withhold = 0;
+    daemon.fail_status = F8_EPERM;
+    daemon.fail_body = F8__REQUEST__BODY_PING;
+    ck_assert_int_eq(channel_ask(channel, &request, 5000, &reply), F8_EPERM);
+    ck_assert_str_eq(error_text(), "refused by the test");
+    finish(&daemon, channel);
+}
+END_TEST
+
+/* ---- lost connections and garbage ---- */
+
+static void script_vanish(struct fake_daemon *daemon, int fd)
+{
+    fake_hello(fd);
+    for (int i = 0; i < 2; i++)
+        fake_free(fake_receive(fd, NULL));
+    fake_await_go(daemon);
+}
+
+static void *wait_for_loss(void *argument)
+{
+    struct interruption *i = argument;
+    struct channel_reply reply;
+    ck_assert_int_eq(channel_wait(i->channel, i->id, -1, &reply), F8_OK);
+    ck_assert_int_eq(reply.status, F8_ECONN);
+    assert_text("4711");
+    return NULL;
+}
+
+START_TEST(lost_connection_fails_all)
+{
+    struct fake_daemon daemon;
+    struct channel *channel = open_channel(&daemon, script_vanish);
+    struct interruption waits[2];
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) {
+        waits[i] = (struct interruption){.channel = channel, .id = send_ping(channel)};
+        pthread_create(&threads[i], NULL, wait_for_loss, &waits[i]);
+    }
+    fake_go(&daemon);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    F8__Ping ping = F8__PING__INIT;
+    F8__Request request = F8__REQUEST__INIT;
+    request.body_case = F8__REQUEST__BODY_PING;
+    request.ping = &ping;
+    ck_assert_int_eq(channel_call(channel, &request, -1, NULL), F8_ECONN);
+    assert_text(daemon.socket);
+    post_release(channel, 9); /* dropped */
+    finish(&daemon, channel);
+}
+END_TEST
+
+/* The fake daemon's answers that no daemon gives, one a script; ping is `id`. */
+static const uint8_t no_message[] = {0xff, 0xff, 0xff, 0xff};
+
+static void garbage(struct fake_daemon *daemon, int fd, uint64_t id)
+{
+    switch (daemon->fail_status) {
+    case 0:
+        fake_send_bytes(fd, no_message, sizeof(no_message));
+        break;
+    case 1:
+        reply_ping(fd, id + (1 << 24), "");
+        break;
+    case 2:
+        reply_ping(fd, UINT64_MAX, "");
+        break;
+    case 3:
+        reply_ping(fd, id, "");
+        reply_ping(fd, id, "");
+        break;
+    case 4:
+        fake_reply_status(fd, id, 5, "");
+        break;
+    default:
+        reply_ping(fd, 0, "");
+    }
+}
+
+static void script_garbage(struct fake_daemon *daemon, int fd)
+{
+    fake_hello(fd);
+    F8__Request *request = fake_receive(fd, NULL);
+    fake_await_go(daemon);
+    garbage(daemon, fd, request->id);
+    fake_free(request);
+    while ((request = fake_receive(fd, NULL)))
+        fake_free(request);
+}
+
+START_TEST(garbage_ends_the_connection)
+{
+    struct fake_daemon daemon;
+    struct channel *channel = open_channel(&daemon, script_garbage);
+    daemon.fail_status = _i;
+    uint64_t id = send_ping(channel);
+    fake_go(&daemon);
+    struct channel_reply reply;
+    int status = channel_wait(channel, id, -1, &reply);
+    ck_assert_int_eq(status, F8_OK);
+    if (_i == 3) { /* the second reply is the garbage */
+        ck_assert_int_eq(reply.status, F8_OK);
+        id = send_ping(channel);
+        ck_assert_int_eq(channel_wait(channel, id, -1, &reply), F8_OK);
+    }
+    ck_assert_int_eq(reply.status, F8_EPROTO);
+    assert_text(_i == 0 ? "4 bytes that are no reply" : "the daemon answered request");
+    finish(&daemon, channel);
+}
+END_TEST
+
+static void add_all(TCase *tcase)
+{
+    tcase_add_test(tcase, no_daemon_names_every_path);
+    tcase_add_test(tcase, environment_finds_daemon);
+    tcase_add_test(tcase, dead_socket_ends_the_search);
+    tcase_add_test(tcase, long_path);
+    tcase_add_test(tcase, other_major);
+    tcase_add_test(tcase, hello_refused);
+    tcase_add_test(tcase, hello_unanswered);
+    tcase_add_test(tcase, last_words);
+    tcase_add_test(tcase, replies_find_their_threads);
+    tcase_add_test(tcase, table_grows);
+    tcase_add_test(tcase, full_socket_does_not_wedge);
+    tcase_add_test(tcase, full_socket_with_a_leader);
+    tcase_add_test(tcase, posts_go_out_while_waiting);
+    tcase_add_test(tcase, posts_go_out_before_requests);
+    tcase_add_test(tcase, posts_wake_the_leader);
+    tcase_add_test(tcase, signal_ends_a_wait);
+    tcase_add_test(tcase, timeout_leaves_open);
+    tcase_add_test(tcase, abandoned_reply_is_dropped);
+    tcase_add_test(tcase, ask_gives_the_whole_reply);
+    tcase_add_test(tcase, lost_connection_fails_all);
+    tcase_add_loop_test(tcase, garbage_ends_the_connection, 0, 6);
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("channel");
+    TCase *tcase = tcase_create("channel");
+    tcase_set_timeout(tcase, 60);
+    add_all(tcase);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
