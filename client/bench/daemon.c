@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Starts, awaits and ends the private daemon. It runs in its own process group, so that a Ctrl-C
+ * reaches only the parent, which ends everything in order; and it dies with the parent.
+ */
+#include "daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <libgen.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client/bench/shared.h"
+
+/* How long the daemon may take to open its socket, and to end. */
+#define START_SECONDS     20
+#define STOP_MILLISECONDS 5000
+
+int daemon_beside(const char *name, char *path, size_t size)
+{
+    char self[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    int written;
+
+    if (length < 0) {
+        return -1;
+    }
+    self[length] = '\0';
+    written = snprintf(path, size, "%s/%s", dirname(self), name);
+    return written > 0 && (size_t)written < size ? 0 : -1;
+}
+
+static int make_folder(struct daemon *daemon, struct bench_error *error)
+{
+    const char *parent = getenv("TMPDIR");
+
+    /* The path of a socket has 107 bytes at most. */
+    if (parent == NULL || parent[0] != '/' || strlen(parent) > 40) {
+        parent = "/tmp";
+    }
+    snprintf(daemon->folder, sizeof(daemon->folder), "%s/f8bench-XXXXXX", parent);
+    if (mkdtemp(daemon->folder) == NULL) {
+        int reason = errno;
+        daemon->folder[0] = '\0';
+        return bench_fail(error, "cannot make a folder in %s: %s", parent, strerror(reason));
+    }
+    snprintf(daemon->socket, sizeof(daemon->socket), "%s/f8gatherd.sock", daemon->folder);
+    snprintf(daemon->log, sizeof(daemon->log), "%s/f8gatherd.log", daemon->folder);
+    return 0;
+}
+
+/* In the child: becomes the daemon. */
+__attribute__((noreturn)) static void become(
+    const struct daemon *daemon, const char *program, pid_t parent)
+{
+    int log = open(daemon->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    sigset_t none;
+
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) {
+        _exit(1); /* it died before the line above */
+    }
+    setpgid(0, 0);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    dup2(log, STDOUT_FILENO);
+    dup2(log, STDERR_FILENO);
+    execl(program, program, "--socket", daemon->socket, (char *)NULL);
+    fprintf(stderr, "cannot run %s: %s\n", program, strerror(errno));
+    _exit(127);
+}
+
+static int spawn(struct daemon *daemon, const char *program, struct bench_error *error)
+{
+    pid_t parent = getpid();
+
+    if (access(program, X_OK) != 0) {
+        return bench_fail(error, "no daemon to start: %s: %s (give one with --daemon or --socket)",
+            program, strerror(errno));
+    }
+    daemon->pid = fork();
+    if (daemon->pid == 0) {
+        become(daemon, program, parent);
+    }
+    daemon->pidfd = daemon->pid > 0 ? pidfd_open(daemon->pid, 0) : -1;
+    if (daemon->pidfd < 0) {
+        return bench_fail(error, "cannot start %s: %s", program, strerror(errno));
+    }
+    return 0;
+}
+
+static int can_connect(const char *socket_path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int result;
+
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", socket_path);
+    result = connect(fd, (struct sockaddr *)&address, sizeof(address));
+    close(fd);
+    return result == 0;
+}
+
+/* Forgets the events: that there were some is all one needs. */
+static void drain(int inotify_fd)
+{
+    char events[4096];
+
+    while (read(inotify_fd, events, sizeof(events)) > 0) {
+    }
+}
+
+/*
+ * Between "the socket's file is there" and "it listens" there is a moment that no event tells of,
+ * so the wait for the file's events is a short one.
+ */
+static int await(struct daemon *daemon, int signal_fd, int inotify_fd, struct bench_error *error)
+{
+    double deadline = shared_now() + START_SECONDS;
+    struct pollfd fds[] = {{.fd = daemon->pidfd, .events = POLLIN},
+        {.fd = signal_fd, .events = POLLIN}, {.fd = inotify_fd, .events = POLLIN}};
+
+    while (!can_connect(daemon->socket)) {
+        poll(fds, 3, 20);
+        drain(inotify_fd);
+        if (fds[0].revents != 0) {
+            return daemon_explain(daemon, error);
+        }
+        if (fds[1].revents != 0) {
+            return bench_fail(error, "interrupted");
+        }
+        if (shared_now() > deadline) {
+            return bench_fail(error, "the daemon (pid %d) did not open %s within %d s",
+                (int)daemon->pid, daemon->socket, START_SECONDS);
+        }
+    }
+    return 0;
+}
+
+int daemon_start(
+    const char *program, int signal_fd, struct daemon *ret_daemon, struct bench_error *error)
+{
+    struct daemon daemon = {.pidfd = -1};
+    char beside[PATH_MAX];
+    int inotify_fd = -1;
+    int result;
+
+    if (program == NULL && daemon_beside("f8gatherd", beside, sizeof(beside)) != 0) {
+        return bench_fail(error, "cannot tell where f8bench lies; give --daemon");
+    }
+    result = make_folder(&daemon, error);
+    if (result == 0) {
+        inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+        inotify_add_watch(inotify_fd, daemon.folder, IN_CREATE | IN_MOVED_TO);
+        result = spawn(&daemon, program != NULL ? program : beside, error);
+    }
+    if (result == 0) {
+        result = await(&daemon, signal_fd, inotify_fd, error);
+    }
+    if (inotify_fd >= 0) {
+        close(inotify_fd);
+    }
+    if (result != 0) {
+        daemon_stop(&daemon);
+        return -1;
+    }
+    *ret_daemon = daemon;
+    return 0;
+}
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
+{
+    (void)status;
+    (void)type;
+    (void)walk;
+    return remove(path);
+}
+
+void daemon_stop(struct daemon *daemon)
+{
+    struct pollfd ended = {.fd = daemon->pidfd, .events = POLLIN};
+
+    if (daemon->pid > 0) {
+        kill(daemon->pid, SIGTERM);
+        if (daemon->pidfd < 0 || poll(&ended, 1, STOP_MILLISECONDS) <= 0) {
+            kill(daemon->pid, SIGKILL);
+        }
+        waitpid(daemon->pid, NULL, 0);
+    }
+    if (daemon->pidfd >= 0) {
+        close(daemon->pidfd);
+    }
+    if (daemon->folder[0] != '\0') {
+        nftw(daemon->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    }
+    *daemon = (struct daemon){.pidfd = -1};
+}
+
+/* The last bytes of the log, from the begin of a line on. */
+static void read_tail(const char *path, char *tail, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    off_t end = fd >= 0 ? lseek(fd, 0, SEEK_END) : 0;
+    off_t from = end > (off_t)size - 1 ? end - (off_t)size + 1 : 0;
+    ssize_t got = fd >= 0 ? pread(fd, tail, size - 1, from) : 0;
+    char *line;
+
+    tail[got > 0 ? got : 0] = '\0';
+    line = from > 0 ? strchr(tail, '\n') : NULL;
+    if (line != NULL) {
+        memmove(tail, line + 1, strlen(line + 1) + 1);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
+int daemon_explain(struct daemon *daemon, struct bench_error *error)
+{
+    siginfo_t how = {0};
+    char tail[480];
+
+    waitid(P_PIDFD, (id_t)daemon->pidfd, &how, WEXITED | WNOWAIT);
+    read_tail(daemon->log, tail, sizeof(tail));
+    return bench_fail(error, "the daemon (pid %d) %s %d; the end of its log:\n%s", (int)daemon->pid,
+        how.si_code == CLD_EXITED ? "ended with status" : "was ended by signal", how.si_status,
+        tail[0] != '\0' ? tail : "(empty)");
+}

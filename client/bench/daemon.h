@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The private f8gatherd of a run, in a folder of its own that holds its socket and its log, and
+ * goes with it. Called by the parent, run.c.
+ */
+#ifndef F8BENCH_DAEMON_H
+#define F8BENCH_DAEMON_H
+
+#include <sys/types.h>
+
+#include "client/bench/error.h"
+
+struct daemon {
+    pid_t pid; /* 0: none was started */
+    int pidfd; /* owned */
+    char folder[64];
+    char socket[96];
+    char log[96];
+};
+
+/*
+ * Starts `program` (NULL: f8gatherd beside this program) and waits until its socket takes
+ * connections, it ends, or signal_fd is readable. On failure nothing of it stays.
+ */
+int daemon_start(
+    const char *program, int signal_fd, struct daemon *ret_daemon, struct bench_error *error);
+
+/* Ends it, gently if it lets us, and removes its folder. */
+void daemon_stop(struct daemon *daemon);
+
+/* How it ended, and the end of its log, for the message of a run that it failed. It is dead. */
+int daemon_explain(struct daemon *daemon, struct bench_error *error);
+
+/* The path of a program that lies beside this one. 0, or -1 if it is too long. */
+int daemon_beside(const char *name, char *path, size_t size);
+
+#endif

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The options of `f8bench run`: one list makes the flags and their help. Called by main, once; a
+ * wrong flag or value is told on standard error with its name.
+ */
+#include "options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/bench/model.h"
+
+/* X(ID, "flag", "VALUE" or NULL, "help") */
+#define OPTION_LIST(X)                                                                             \
+    X(WEIGHTS, "weights", "FILE", "gather the tensors of a safetensors file; may be repeated")     \
+    X(MODEL, "model", "NAME", "random weights of a model's true shapes (default llama3-8b-block)") \
+    X(BLOCKS, "blocks", "N", "blocks of the model (default: 1, or all of a small model)")          \
+    X(RANKS, "ranks", "N", "processes, 1 to 256 (default 4)")                                      \
+    X(STEPS, "steps", "N", "steps (default 5)")                                                    \
+    X(SEED, "seed", "N", "of random weights, changes, and plants (default 1)")                     \
+    X(FLAVOUR, "flavour", "NAME", "dynamic or static scales of the 2-D weights (default dynamic)") \
+    X(FP8, "fp8", "NAME", "e4m3fn or e5m2 (default e4m3fn)")                                       \
+    X(DTYPE, "dtype", "NAME", "float32, bfloat16 or float16, of a --model (default bfloat16)")     \
+    X(POWER_OF_TWO, "power-of-two", NULL, "round dynamic scales down to powers of two")            \
+    X(SLOTS, "slots", "N", "buckets share N places, at least 2 (default 0: each has its own)")     \
+    X(NO_PRECOMPUTE, "no-precompute", NULL, "compute dynamic scales inside the gathers")           \
+    X(PRE_GATHER, "pre-gather", NULL, "announce each gather with f8_pre_gather")                   \
+    X(CHECK, "check", "N", "check the gathered bytes of every N-th step (default 1)")              \
+    X(PLANT, "plant", "KIND", "falsify one byte or scale, which must be found")                    \
+    X(SOCKET, "socket", "PATH", "use the daemon at this socket (default: start one)")              \
+    X(DAEMON, "daemon", "PATH", "the daemon to start (default: f8gatherd beside f8bench)")         \
+    X(CTL, "ctl", NULL, "show f8ctl's view of the weights at the end")                             \
+    X(JSON, "json", NULL, "print one JSON object")                                                 \
+    X(HELP, "help", NULL, "print this")                                                            \
+    X(VERSION, "version", NULL, "print the version")
+
+enum option_id {
+    OPTION_BASE = 256, /* above all characters, which getopt returns too */
+#define OPTION_ENUM(id, flag, value, help) OPTION_##id,
+    OPTION_LIST(OPTION_ENUM)
+#undef OPTION_ENUM
+};
+
+static const struct option long_options[] = {
+#define OPTION_ROW(id, flag, value, help)                                                          \
+    {flag, (value) != NULL ? required_argument : no_argument, NULL, OPTION_##id},
+    OPTION_LIST(OPTION_ROW)
+#undef OPTION_ROW
+        {NULL, 0, NULL, 0},
+};
+
+/* A word that stands for a number. */
+struct word {
+    const char *word;
+    int value;
+};
+
+static const struct word flavours[] = {{"dynamic", F8_DYNAMIC}, {"static", F8_STATIC}, {NULL, 0}};
+static const struct word formats[] = {{"e4m3fn", F8_E4M3FN}, {"e5m2", F8_E5M2}, {NULL, 0}};
+static const struct word dtypes[] = {
+    {"float32", F8_F32}, {"bfloat16", F8_BF16}, {"float16", F8_F16}, {NULL, 0}};
+static const struct word plants[] = {{"byte", PLANT_BYTE}, {"scale", PLANT_SCALE}, {NULL, 0}};
+
+const char *options_plant_name(enum plant plant)
+{
+    return plant == PLANT_NONE ? NULL : plants[plant - 1].word;
+}
+
+static void print_help(void)
+{
+    static const struct {
+        const char *flag;
+        const char *value;
+        const char *help;
+    } rows[] = {
+#define OPTION_HELP(id, flag, value, help) {flag, value, help},
+        OPTION_LIST(OPTION_HELP)
+#undef OPTION_HELP
+    };
+
+    printf("usage: f8bench run [OPTION]...\n\n");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char flag[64];
+        snprintf(flag, sizeof(flag), "--%s%s%s", rows[i].flag, rows[i].value ? " " : "",
+            rows[i].value ? rows[i].value : "");
+        printf("  %-20s %s\n", flag, rows[i].help);
+    }
+    printf("\nModels:");
+    for (uint32_t i = 0; model_builtin_name(i) != NULL; i++) {
+        printf(" %s", model_builtin_name(i));
+    }
+    printf("\nExit status: 0 all was right, 1 it was not, 2 wrong usage, 130 interrupted.\n");
+}
+
+static const char *flag_of(int id)
+{
+    return long_options[id - OPTION_BASE - 1].name;
+}
+
+/* The value of a flag as a number from `least` to `most`. */
+static int number(int id, const char *text, uint64_t least, uint64_t most, uint64_t *ret_number)
+{
+    char *end;
+    unsigned long long value;
+
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || strchr(text, '-') != NULL || value < least ||
+        value > most) {
+        fprintf(stderr, "f8bench: --%s %s: must be a number from %" PRIu64 " to %" PRIu64 "\n",
+            flag_of(id), text, least, most);
+        return -1;
+    }
+    *ret_number = value;
+    return 0;
+}
+
+static int number32(int id, const char *text, uint32_t least, uint32_t most, uint32_t *ret_number)
+{
+    uint64_t value = 0;
+
+    if (number(id, text, least, most, &value) != 0) {
+        return -1;
+    }
+    *ret_number = (uint32_t)value;
+    return 0;
+}
+
+static int word(int id, const char *text, const struct word *words, int *ret_value)
+{
+    for (const struct word *w = words; w->word != NULL; w++) {
+        if (strcmp(w->word, text) == 0) {
+            *ret_value = w->value;
+            return 0;
+        }
+    }
+    fprintf(stderr, "f8bench: --%s %s: must be one of", flag_of(id), text);
+    for (const struct word *w = words; w->word != NULL; w++) {
+        fprintf(stderr, " %s", w->word);
+    }
+    fprintf(stderr, "\n");
+    return -1;
+}
+
+static int add_file(const char *path, struct options *options)
+{
+    if (options->num_weights == OPTIONS_MAX_FILES) {
+        fprintf(stderr, "f8bench: --weights %s: %d files are the limit\n", path, OPTIONS_MAX_FILES);
+        return -1;
+    }
+    options->weights[options->num_weights++] = path;
+    return 0;
+}
+
+/* The options that have a value. */
+static int take_value(int id, const char *text, struct options *options)
+{
+    int value = 0;
+    int result = 0;
+
+    switch (id) {
+    case OPTION_WEIGHTS:
+        return add_file(text, options);
+    case OPTION_MODEL:
+        options->model = text;
+        return 0;
+    case OPTION_SOCKET:
+        options->socket = text;
+        return 0;
+    case OPTION_DAEMON:
+        options->daemon = text;
+        return 0;
+    case OPTION_BLOCKS:
+        return number32(id, text, 1, 10000, &options->blocks);
+    case OPTION_RANKS:
+        return number32(id, text, 1, 256, &options->ranks);
+    case OPTION_STEPS:
+        return number32(id, text, 1, 1000000, &options->steps);
+    case OPTION_SEED:
+        return number(id, text, 0, INT64_MAX, &options->seed);
+    case OPTION_SLOTS:
+        return number32(id, text, 0, 1000, &options->slots);
+    case OPTION_CHECK:
+        return number32(id, text, 1, 1000000, &options->check_every);
+    case OPTION_FLAVOUR:
+        result = word(id, text, flavours, &value);
+        options->flavour = (enum f8_flavour)value;
+        return result;
+    case OPTION_FP8:
+        result = word(id, text, formats, &value);
+        options->format = (enum f8_format)value;
+        return result;
+    case OPTION_DTYPE:
+        result = word(id, text, dtypes, &value);
+        options->dtype = (enum f8_dtype)value;
+        return result;
+    default: /* OPTION_PLANT */
+        result = word(id, text, plants, &value);
+        options->plant = (enum plant)value;
+        return result;
+    }
+}
+
+/* All options. 0, -1 or 1 as options_parse. */
+static int take(int id, struct options *options)
+{
+    switch (id) {
+    case OPTION_POWER_OF_TWO:
+        options->power_of_two = true;
+        return 0;
+    case OPTION_NO_PRECOMPUTE:
+        options->precompute = false;
+        return 0;
+    case OPTION_PRE_GATHER:
+        options->pre_gather = true;
+        return 0;
+    case OPTION_CTL:
+        options->ctl = true;
+        return 0;
+    case OPTION_JSON:
+        options->json = true;
+        return 0;
+    case OPTION_HELP:
+        print_help();
+        return 1;
+    case OPTION_VERSION:
+        printf("f8bench %s\n", F8_VERSION);
+        return 1;
+    default:
+        return take_value(id, optarg, options);
+    }
+}
+
+/* What no single flag can tell. */
+static int check_together(const struct options *options)
+{
+    if (options->slots == 1) {
+        fprintf(stderr, "f8bench: --slots 1: gathering ahead by one needs at least 2 slots "
+                        "(or 0: every bucket its own place)\n");
+        return -1;
+    }
+    if (options->model != NULL && options->num_weights > 0) {
+        fprintf(stderr, "f8bench: --model %s: cannot go with --weights %s\n", options->model,
+            options->weights[0]);
+        return -1;
+    }
+    if (options->socket != NULL && options->daemon != NULL) {
+        fprintf(stderr, "f8bench: --daemon %s: cannot go with --socket %s\n", options->daemon,
+            options->socket);
+        return -1;
+    }
+    return 0;
+}
+
+int options_parse(int argc, char **argv, struct options *ret_options)
+{
+    struct options options = {.ranks = 4,
+        .steps = 5,
+        .seed = 1,
+        .flavour = F8_DYNAMIC,
+        .format = F8_E4M3FN,
+        .dtype = F8_BF16,
+        .check_every = 1,
+        .precompute = true};
+    int id;
+
+    while ((id = getopt_long(argc, argv, ":h", long_options, NULL)) != -1) {
+        int result;
+        if (id == '?' || id == ':') {
+            fprintf(stderr, "f8bench: %s: %s (see f8bench run --help)\n", argv[optind - 1],
+                id == ':' ? "a value is missing" : "no such flag, or it takes no value");
+            return -1;
+        }
+        result = take(id == 'h' ? OPTION_HELP : id, &options);
+        if (result != 0) {
+            return result;
+        }
+    }
+    if (optind < argc) {
+        fprintf(stderr, "f8bench: %s: arguments must be flags\n", argv[optind]);
+        return -1;
+    }
+    if (check_together(&options) != 0) {
+        return -1;
+    }
+    if (options.model == NULL) {
+        options.model = "llama3-8b-block";
+    }
+    if (options.flavour == F8_STATIC) {
+        options.precompute = false; /* there is nothing to compute */
+    }
+    *ret_options = options;
+    return 0;
+}

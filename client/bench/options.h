@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the command line of `f8bench run` asks for. Filled by main.c, read-only afterwards.
+ */
+#ifndef F8BENCH_OPTIONS_H
+#define F8BENCH_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/f8client.h"
+
+/* A difference that the run makes itself, to show that its checker finds one. */
+enum plant {
+    PLANT_NONE,
+    PLANT_BYTE,
+    PLANT_SCALE,
+};
+
+#define OPTIONS_MAX_FILES 256
+
+struct options {
+    const char *model;                      /* borrowed: from argv, like all strings here */
+    const char *weights[OPTIONS_MAX_FILES]; /* safetensors files; if none: the model */
+    uint32_t num_weights;
+    uint32_t blocks; /* 0: the model's default */
+    uint32_t ranks;
+    uint32_t steps;
+    uint64_t seed;
+    enum f8_flavour flavour;
+    enum f8_format format;
+    enum f8_dtype dtype;
+    uint32_t slots;       /* 0: every bucket has its own place */
+    uint32_t check_every; /* steps */
+    enum plant plant;
+    bool precompute;
+    bool pre_gather;
+    bool power_of_two;
+    bool json;
+    bool ctl;           /* show f8ctl's view at the end */
+    const char *socket; /* of a daemon that runs; NULL: start one */
+    const char *daemon; /* the program to start; NULL: f8gatherd beside f8bench */
+};
+
+/* "byte", "scale"; NULL for none. */
+const char *options_plant_name(enum plant plant);
+
+/*
+ * Reads the arguments after `run`. 0: go on; -1: a flag or value is wrong, and stderr says which;
+ * 1: --help was printed.
+ */
+int options_parse(int argc, char **argv, struct options *ret_options);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The report of a run, for people and as JSON. Called by main after all processes have ended.
+ */
+#include "report.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+
+#include "proto/protocol.h"
+
+#define SCHEMA "f8bench/1"
+
+/* "bfloat16", or "mixed": files may have several. */
+static const char *source_dtype(const struct model *model)
+{
+    for (uint32_t i = 1; i < model->num_weights; i++) {
+        if (model->weights[i].dtype != model->weights[0].dtype) {
+            return "mixed";
+        }
+    }
+    return f8_proto_dtype_name(model->weights[0].dtype);
+}
+
+static void print_bytes(const char *what, uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    int unit = 0;
+
+    while (value >= 1024 && unit < 4) {
+        value /= 1024;
+        unit++;
+    }
+    printf("%s %.*f %s", what, unit > 0 ? 1 : 0, value, units[unit]);
+}
+
+static void print_head(const struct report *report)
+{
+    const struct options *options = report->options;
+    const struct model *model = report->model;
+
+    printf("%s: %u weights in %u buckets, %s to %s, %s; %u ranks, %u steps", model->name,
+        model->num_weights, model->num_buckets, source_dtype(model),
+        f8_proto_format_name(options->format), f8_proto_flavour_name(options->flavour),
+        options->ranks, options->steps);
+    if (options->slots > 0) {
+        printf(", %u slots", options->slots);
+    }
+    printf("\n");
+    for (uint32_t i = 0; i < model->num_skipped; i++) {
+        printf("skipped: %s\n", model->skipped[i]);
+    }
+}
+
+static void print_phases(const struct summary *summary)
+{
+    printf("\n%-12s %12s %10s %10s\n", "phase", "median", "GB/s", "x memcpy");
+    for (uint32_t i = 0; i < summary->num_phases; i++) {
+        const struct summary_phase *phase = &summary->phases[i];
+        printf("%-12s %9.3f ms", phase->name, phase->median_s * 1e3);
+        if (phase->gbps > 0) {
+            printf(" %10.2f %10.2f", phase->gbps, phase->memcpy_ratio);
+        } else {
+            printf(" %10s %10s", "-", "-");
+        }
+        printf("\n");
+    }
+    printf("plain memcpy in the same run: %.2f GB/s; changing the weights took %.3f ms a step\n",
+        summary->memcpy_gbps, summary->change_s * 1e3);
+}
+
+static void print_sizes(const struct report *report)
+{
+    const struct summary *summary = report->summary;
+    const struct probe *probe = &report->outcome->probe;
+
+    print_bytes("source", summary->source_bytes);
+    print_bytes(", gathered", summary->wire_bytes);
+    print_bytes(" (float8", summary->fp8_bytes);
+    printf(")");
+    if (probe->known) {
+        print_bytes(", arena", probe->arena_bytes);
+    }
+    printf(", %.2f round trips a bucket\n", summary->round_trips_per_bucket);
+}
+
+/* Why a run is not well, in a few words or a text; NULL if it is. */
+static const char *complaint(const struct report *report)
+{
+    const struct summary *summary = report->summary;
+
+    if (report->outcome->failed) {
+        return report->outcome->error.text;
+    }
+    if (report->options->plant != PLANT_NONE) {
+        return summary->mismatches > 0 ? "a difference was planted, and found"
+                                       : "a difference was planted, and not found";
+    }
+    if (summary->mismatches > 0) {
+        return "gathered weights differ from what they must be";
+    }
+    return summary->ok ? NULL : "nothing was checked";
+}
+
+void report_text(const struct report *report)
+{
+    const struct summary *summary = report->summary;
+    const char *wrong = complaint(report);
+
+    print_head(report);
+    if (!report->outcome->failed) {
+        print_sizes(report);
+        print_phases(summary);
+        if (report->outcome->ctl != NULL) {
+            printf("\n%s", report->outcome->ctl);
+        }
+        printf("\n");
+    }
+    print_bytes("checked:", summary->checked_bytes);
+    printf(", mismatches: %" PRIu64 "\n", summary->mismatches);
+    if (summary->first != NULL) {
+        printf("first mismatch: %s\n", summary->first);
+    }
+    if (wrong == NULL) {
+        printf("f8bench: OK\n");
+    } else {
+        printf("f8bench: FAILED (%s)\n", wrong);
+    }
+}
+
+static json_t *json_phases(const struct summary *summary)
+{
+    json_t *object = json_object();
+
+    for (uint32_t i = 0; i < summary->num_phases; i++) {
+        const struct summary_phase *phase = &summary->phases[i];
+        json_object_set_new(object, phase->name,
+            json_pack("{s:f, s:f, s:f}", "median_s", phase->median_s, "gbps", phase->gbps,
+                "memcpy_ratio", phase->memcpy_ratio));
+    }
+    return object;
+}
+
+static json_t *json_skipped(const struct model *model)
+{
+    json_t *array = json_array();
+
+    for (uint32_t i = 0; i < model->num_skipped; i++) {
+        json_array_append_new(array, json_string(model->skipped[i]));
+    }
+    return array;
+}
+
+/* What was run. */
+static json_t *json_settings(const struct report *report)
+{
+    const struct options *options = report->options;
+    const struct model *model = report->model;
+
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:b, s:o}", "schema",
+        SCHEMA, "model", model->name, "flavour", f8_proto_flavour_name(options->flavour), "fp8",
+        f8_proto_format_name(options->format), "dtype", source_dtype(model), "ranks",
+        (int)options->ranks, "steps", (int)options->steps, "slots", (int)options->slots, "weights",
+        (int)model->num_weights, "buckets", (int)model->num_buckets, "seed",
+        (json_int_t)options->seed, "precompute", options->precompute, "skipped",
+        json_skipped(model));
+}
+
+/* What came out. */
+static json_t *json_results(const struct report *report)
+{
+    const struct summary *summary = report->summary;
+
+    return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:o}", "ok", summary->ok,
+        "source_bytes", (json_int_t)summary->source_bytes, "gathered_bytes",
+        (json_int_t)summary->wire_bytes, "fp8_bytes", (json_int_t)summary->fp8_bytes,
+        "checked_bytes", (json_int_t)summary->checked_bytes, "mismatches",
+        (json_int_t)summary->mismatches, "round_trips_per_bucket", summary->round_trips_per_bucket,
+        "memcpy_gbps", summary->memcpy_gbps, "change_s", summary->change_s, "phases",
+        json_phases(summary));
+}
+
+static void set_string(json_t *object, const char *key, const char *value)
+{
+    json_object_set_new(object, key, value != NULL ? json_string(value) : json_null());
+}
+
+int report_json(const struct report *report)
+{
+    const struct probe *probe = &report->outcome->probe;
+    json_t *object = json_settings(report);
+    json_t *results = json_results(report);
+    int result = -1;
+
+    if (object != NULL && results != NULL && json_object_update(object, results) == 0) {
+        json_object_set_new(object, "arena_bytes",
+            probe->known ? json_integer((json_int_t)probe->arena_bytes) : json_null());
+        set_string(object, "daemon_version",
+            probe->daemon_version[0] != '\0' ? probe->daemon_version : NULL);
+        set_string(object, "error", complaint(report));
+        set_string(object, "first_mismatch", report->summary->first);
+        result = json_dumpf(object, stdout, JSON_COMPACT);
+        printf("\n");
+    }
+    json_decref(object);
+    json_decref(results);
+    return result;
+}

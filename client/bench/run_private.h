@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state of the parent process, shared by run.c (the course of a run) and run_watch.c (what may
+ * happen meanwhile). Private to them.
+ */
+#ifndef F8BENCH_RUN_PRIVATE_H
+#define F8BENCH_RUN_PRIVATE_H
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include "client/bench/daemon.h"
+#include "client/bench/rank.h"
+#include "client/bench/run.h"
+
+struct runner {
+    const struct options *options; /* borrowed: from main */
+    struct outcome *outcome;       /* borrowed: from main */
+    struct run run;                /* what the ranks see */
+    struct source source;
+    struct daemon daemon;
+    int signal_fd; /* owned: SIGINT and SIGTERM arrive here */
+    sigset_t old_signals;
+    pid_t *pids;      /* owned: of the ranks; 0: not started, or waited for */
+    int *pidfds;      /* owned: -1 where pids is 0 */
+    uint32_t running; /* ranks */
+    bool gone_ahead;  /* the ranks were told to leave */
+};
+
+/* Watches until all ranks have ended well (0), or something failed (-1, outcome->error). */
+int run_watch(struct runner *runner);
+
+/* Runs f8ctl on the run's weights, and keeps what it prints in the outcome. */
+int run_ctl(struct runner *runner);
+
+#endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the parent does while ranks run: it sleeps in poll on a pidfd of each child, the signals,
+ * and the ranks' eventfd, and turns whatever comes first into the outcome. A rank that dies drags
+ * others down, so of several failures the one nearest to the cause is told.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client/bench/progress.h"
+#include "client/bench/run_private.h"
+
+/* How long a daemon may take to be seen dead after it hung up. */
+#define HANG_UP_MILLISECONDS 2000
+
+/* Places in the list that is polled; the ranks follow. */
+enum {
+    SLOT_SIGNAL,
+    SLOT_PROGRESS,
+    SLOT_DAEMON,
+    NUM_SLOTS,
+};
+
+/* How near a rank's failure is to the cause. */
+static int nearness(const struct shared_rank *result, const siginfo_t *ended)
+{
+    if (ended->si_pid != 0 && ended->si_code != CLD_EXITED) {
+        return 4;
+    }
+    switch (result->status) {
+    case F8_OK:
+        return ended->si_pid != 0 && ended->si_status != 0 ? 3 : 0;
+    case F8_ERANKDEAD:
+    case F8_EBROKEN:
+    case F8_ECONN:
+        return 1;
+    default:
+        return 2;
+    }
+}
+
+static int explain_rank(struct runner *runner, uint32_t rank, const siginfo_t *ended)
+{
+    const struct shared_rank *result = &runner->run.shared->ranks[rank];
+    struct bench_error *error = &runner->outcome->error;
+    int pid = (int)runner->pids[rank];
+
+    if (ended->si_pid != 0 && ended->si_code != CLD_EXITED) {
+        return bench_fail(error, "rank %u (pid %d) was ended by signal %d (%s)", rank, pid,
+            ended->si_status, strsignal(ended->si_status));
+    }
+    if (result->status == F8_OK) {
+        return bench_fail(error, "rank %u (pid %d) ended with status %d without saying why", rank,
+            pid, ended->si_status);
+    }
+    return bench_fail(error, "rank %u (pid %d): %.700s", rank, pid, result->error.text);
+}
+
+/* A lost connection is the daemon's death, if it can be seen to be dead. */
+static bool daemon_died(struct runner *runner, int patience_ms)
+{
+    struct pollfd ended = {.fd = runner->daemon.pidfd, .events = POLLIN};
+
+    return runner->daemon.pid > 0 && poll(&ended, 1, patience_ms) > 0;
+}
+
+/* Looks at all ranks, ended or not, and tells of the one that failed first. */
+static int explain(struct runner *runner)
+{
+    uint32_t worst = 0;
+    siginfo_t worst_ended = {0};
+    int worst_nearness = 0;
+
+    for (uint32_t i = 0; i < runner->options->ranks; i++) {
+        siginfo_t ended = {0};
+        int near;
+        if (runner->pids[i] > 0) {
+            waitid(P_PIDFD, (id_t)runner->pidfds[i], &ended, WEXITED | WNOHANG | WNOWAIT);
+        }
+        near = nearness(&runner->run.shared->ranks[i], &ended);
+        if (near > worst_nearness) {
+            worst = i;
+            worst_nearness = near;
+            worst_ended = ended;
+        }
+    }
+    if (worst_nearness == 1 && daemon_died(runner, HANG_UP_MILLISECONDS)) {
+        return daemon_explain(&runner->daemon, &runner->outcome->error);
+    }
+    return explain_rank(runner, worst, &worst_ended);
+}
+
+/* Takes leave of a rank that has ended; -1 if it did not end well. */
+static int reap(struct runner *runner, uint32_t rank)
+{
+    siginfo_t ended = {0};
+
+    waitid(P_PIDFD, (id_t)runner->pidfds[rank], &ended, WEXITED | WNOWAIT);
+    if (ended.si_code != CLD_EXITED || ended.si_status != 0) {
+        return explain(runner);
+    }
+    waitpid(runner->pids[rank], NULL, 0);
+    close(runner->pidfds[rank]);
+    runner->pids[rank] = 0;
+    runner->pidfds[rank] = -1;
+    runner->running--;
+    return 0;
+}
+
+/* All ranks are through with their steps: looks at what they hold, then lets them go. */
+static int go_ahead(struct runner *runner)
+{
+    probe_daemon(runner->run.socket, runner->run.job, &runner->outcome->probe);
+    if (runner->options->ctl && run_ctl(runner) != 0) {
+        return -1;
+    }
+    runner->gone_ahead = true;
+    eventfd_write(runner->run.shared->go_fd, runner->options->ranks);
+    return 0;
+}
+
+static int on_progress(struct runner *runner)
+{
+    struct shared *shared = runner->run.shared;
+    eventfd_t value;
+
+    eventfd_read(shared->progress_fd, &value);
+    progress_draw(atomic_load(&shared->steps_done), runner->options->steps);
+    if (!runner->gone_ahead && atomic_load(&shared->ranks_done) == runner->options->ranks) {
+        return go_ahead(runner);
+    }
+    return 0;
+}
+
+/* What poll has found. */
+static int handle(struct runner *runner, const struct pollfd *fds)
+{
+    if (fds[SLOT_SIGNAL].revents != 0) {
+        return bench_fail(&runner->outcome->error, "interrupted");
+    }
+    for (uint32_t i = 0; i < runner->options->ranks; i++) {
+        if (fds[NUM_SLOTS + i].revents != 0 && reap(runner, i) != 0) {
+            return -1;
+        }
+    }
+    if (fds[SLOT_DAEMON].revents != 0 && runner->running > 0) {
+        return daemon_explain(&runner->daemon, &runner->outcome->error);
+    }
+    return fds[SLOT_PROGRESS].revents != 0 ? on_progress(runner) : 0;
+}
+
+int run_watch(struct runner *runner)
+{
+    uint32_t num_fds = NUM_SLOTS + runner->options->ranks;
+    struct pollfd *fds = calloc(num_fds, sizeof(*fds));
+    int result = 0;
+
+    if (fds == NULL) {
+        return bench_no_memory(&runner->outcome->error);
+    }
+    while (result == 0 && runner->running > 0) {
+        fds[SLOT_SIGNAL].fd = runner->signal_fd;
+        fds[SLOT_PROGRESS].fd = runner->run.shared->progress_fd;
+        fds[SLOT_DAEMON].fd = runner->daemon.pidfd;
+        for (uint32_t i = 0; i < runner->options->ranks; i++) {
+            fds[NUM_SLOTS + i].fd = runner->pidfds[i];
+        }
+        for (uint32_t i = 0; i < num_fds; i++) {
+            fds[i].events = POLLIN;
+        }
+        if (poll(fds, num_fds, -1) < 0) {
+            continue; /* EINTR: a debugger */
+        }
+        result = handle(runner, fds);
+    }
+    progress_clear();
+    free(fds);
+    return result;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the processes of a run share: the barrier between ranks, the times and findings that each
+ * rank writes and the parent reads after it has ended, and the descriptors by which they wake each
+ * other. Made by the parent before it forks; lives until it is closed by the parent.
+ */
+#ifndef F8BENCH_SHARED_H
+#define F8BENCH_SHARED_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "client/bench/check.h"
+#include "client/bench/error.h"
+
+/* The parts of a step that are timed, in seconds of each rank. */
+enum shared_time {
+    TIME_CHANGE, /* the bench's own: not a phase of the product */
+    TIME_MEMCPY, /* the yardstick */
+    TIME_PRECOMPUTE,
+    TIME_SEND,        /* f8_pre_gather and f8_gather, until sent */
+    TIME_POST_GATHER, /* waiting */
+    TIME_RELEASE,
+    NUM_TIMES,
+};
+
+/* What one rank found. Written by that rank alone. */
+struct shared_rank {
+    int status; /* of the call that failed; F8_OK: none did */
+    struct bench_error error;
+    struct check_result check;
+    uint64_t received; /* messages, during gathers */
+    uint64_t gathers;
+    uint64_t copied; /* bytes, by plain memcpy in each step */
+};
+
+struct shared {
+    void *map; /* owned: all of this but the descriptors; this struct lies in it too */
+    uint64_t map_size;
+    pthread_barrier_t barrier;
+    atomic_uint steps_done; /* of rank 0 */
+    atomic_uint ranks_done; /* that wait for the parent's go */
+    int progress_fd;        /* owned: eventfd; ranks tell the parent that one of these moved */
+    int go_fd;              /* owned: eventfd; the parent lets the ranks leave their group */
+    uint32_t num_ranks;
+    float *static_scales;      /* owned: part of the map; by weight */
+    struct shared_rank *ranks; /* owned: part of the map */
+    double *times;             /* owned: part of the map; see shared_time_of */
+};
+
+/* NULL if memory or descriptors are out. */
+struct shared *shared_new(uint32_t num_ranks, uint32_t num_steps, uint32_t num_weights);
+void shared_free(struct shared *shared);
+
+double *shared_time_of(struct shared *shared, uint32_t step, uint32_t rank, enum shared_time time);
+
+/* Waits for all ranks. If one of them is gone, the parent ends the others. */
+void shared_barrier(struct shared *shared);
+
+/* Wakes the parent. */
+void shared_tell(struct shared *shared);
+
+/* Seconds on the monotonic clock. */
+double shared_now(void);
+
+#endif

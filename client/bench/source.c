@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fills and changes the full weights of a run, shard by shard, reproducibly: no state but the
+ * values themselves, so that any number of ranks gives the same weights. Called by the rank
+ * processes, each on its own rows; source_open and source_close by the parent.
+ */
+#include "source.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "client/bench/check.h"
+
+/* The standard deviation that transformers are initialised with. */
+#define WEIGHT_STD 0.02F
+
+/* Weights begin at multiples of this, as any vector likes it. */
+#define ALIGNMENT 64
+
+/* The finaliser of splitmix64 (Steele, Lea, Flood 2014). */
+uint64_t source_mix(uint64_t seed, uint64_t value)
+{
+    uint64_t x = seed + (value + 1) * 0x9e3779b97f4a7c15;
+
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+}
+
+/* About normal, mean 0, deviation 1, within +-3.5: the sum of four uniform numbers. */
+static float normal(uint64_t random)
+{
+    int sum = (int)(random & 0xffff) + (int)(random >> 16 & 0xffff) + (int)(random >> 32 & 0xffff) +
+              (int)(random >> 48);
+    return (float)(sum - 131070) * (1 / 37837.2F);
+}
+
+static uint16_t to_bf16(float value)
+{
+    uint32_t bits = check_bits(value);
+
+    if (isnan(value)) {
+        return (uint16_t)(bits >> 16 | 0x40);
+    }
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static uint16_t to_half(float value)
+{
+    uint32_t magnitude = check_bits(value) & 0x7fffffff;
+    uint16_t sign = (uint16_t)(check_bits(value) >> 16 & 0x8000);
+
+    if (isnan(value)) {
+        return sign | 0x7e00;
+    }
+    if (magnitude >= 0x477ff000) { /* 65520 and more round to infinity */
+        return sign | 0x7c00;
+    }
+    if (magnitude < 0x38800000) { /* below 2^-14: a subnormal, in units of 2^-24 */
+        return sign | (uint16_t)lrintf(fabsf(value) * 0x1p24F);
+    }
+    magnitude += 0xfff + (magnitude >> 13 & 1);
+    return sign | (uint16_t)((magnitude - 0x38000000) >> 13);
+}
+
+static void store(enum f8_dtype dtype, void *weight, uint64_t i, float value)
+{
+    switch (dtype) {
+    case F8_F32:
+        ((float *)weight)[i] = value;
+        break;
+    case F8_BF16:
+        ((uint16_t *)weight)[i] = to_bf16(value);
+        break;
+    case F8_F16:
+        ((uint16_t *)weight)[i] = to_half(value);
+        break;
+    }
+}
+
+void *source_weight(const struct source *source, uint32_t weight)
+{
+    return source->base + source->offsets[weight];
+}
+
+void source_fill(
+    const struct source *source, uint32_t weight, uint64_t first_row, uint64_t num_rows)
+{
+    const struct model_weight *what = &source->model->weights[weight];
+    uint64_t begin = first_row * model_cols(what);
+    uint64_t end = begin + num_rows * model_cols(what);
+    uint64_t key = source_mix(source->seed, weight);
+    uint8_t *to = source_weight(source, weight);
+
+    if (what->data != NULL) {
+        uint32_t size = model_source_size(what);
+        memcpy(to + begin * size, (const uint8_t *)what->data + begin * size, (end - begin) * size);
+        return;
+    }
+    for (uint64_t i = begin; i < end; i++) {
+        store(what->dtype, to, i, normal(source_mix(key, i)) * WEIGHT_STD);
+    }
+}
+
+void source_change(const struct source *source, uint32_t weight, uint64_t first_row,
+    uint64_t num_rows, uint32_t step)
+{
+    const struct model_weight *what = &source->model->weights[weight];
+    uint64_t begin = first_row * model_cols(what);
+    uint64_t end = begin + num_rows * model_cols(what);
+    uint64_t key = source_mix(source_mix(source->seed, weight), ~(uint64_t)step);
+    void *values = source_weight(source, weight);
+    /* All grow in one step and shrink in the next: every amax moves, and none drifts away. */
+    float factor = (step + weight) % 2 == 0 ? 65 / 64.F : 64 / 65.F;
+
+    for (uint64_t i = begin; i < end; i++) {
+        float value = check_load(what->dtype, values, i);
+        value *= factor + normal(source_mix(key, i)) * (1 / 128.F);
+        store(what->dtype, values, i, value);
+    }
+}
+
+int source_open(
+    const struct model *model, uint64_t seed, struct source *ret_source, struct bench_error *error)
+{
+    struct source source = {.model = model, .seed = seed};
+
+    source.offsets = calloc(model->num_weights, sizeof(*source.offsets));
+    if (source.offsets == NULL) {
+        return bench_no_memory(error);
+    }
+    for (uint32_t i = 0; i < model->num_weights; i++) {
+        const struct model_weight *weight = &model->weights[i];
+        uint64_t bytes = model_elements(weight) * model_source_size(weight);
+        source.offsets[i] = source.size;
+        source.bytes += bytes;
+        source.size += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    }
+    source.base = mmap(NULL, source.size, PROT_READ | PROT_WRITE,
+        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (source.base == MAP_FAILED) {
+        free(source.offsets);
+        return bench_fail(error, "no memory for the %llu bytes of the model's weights: %s",
+            (unsigned long long)source.size, strerror(errno));
+    }
+    *ret_source = source;
+    return 0;
+}
+
+void source_close(struct source *source)
+{
+    if (source->base != NULL) {
+        munmap(source->base, source->size);
+    }
+    free(source->offsets);
+    *source = (struct source){0};
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What each view shows in its table: lists of columns over the rows of the protocol. Used by
+ * views.c.
+ */
+#ifndef F8CTL_COLUMNS_H
+#define F8CTL_COLUMNS_H
+
+#include "client/ctl/print_table.h"
+
+/* A list of columns and its length. */
+struct columns {
+    const struct table_column *columns; /* borrowed: static */
+    size_t count;
+};
+
+extern const struct columns columns_status;
+extern const struct columns columns_jobs;
+extern const struct columns columns_groups;
+extern const struct columns columns_weights;
+extern const struct columns columns_scales;
+extern const struct columns columns_show;
+extern const struct columns columns_rounds;
+
+#endif

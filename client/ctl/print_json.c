@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows as JSON objects. Numbers stay numbers; floats also come as the bits they are, since JSON
+ * has no NaN and no exact fp32. Called by the commands; single-threaded.
+ */
+#include "client/ctl/print_json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define INT(value) ((json_int_t)(value))
+
+static const char *or_unknown(const char *name)
+{
+    return name != NULL ? name : "unknown";
+}
+
+static json_t *array_of_u32(const uint32_t *numbers, size_t count)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < count; i++) {
+        json_array_append_new(array, json_integer(numbers[i]));
+    }
+    return array;
+}
+
+static json_t *array_of_u64(const uint64_t *numbers, size_t count)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < count; i++) {
+        json_array_append_new(array, json_integer(INT(numbers[i])));
+    }
+    return array;
+}
+
+/* A float by its bits; null if it is not known, or no number. */
+static json_t *real_of(uint32_t bits, bool known)
+{
+    float value;
+
+    memcpy(&value, &bits, sizeof(value));
+    return known && isfinite(value) ? json_real((double)value) : json_null();
+}
+
+static json_t *bits_of(uint32_t bits, bool known)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "0x%08" PRIx32, bits);
+    return known ? json_string(text) : json_null();
+}
+
+/* A count of changes; 0 means that it is not known. */
+static json_t *version_of(uint64_t version)
+{
+    return version > 0 ? json_integer(INT(version)) : json_null();
+}
+
+json_t *json_of_status(const void *row)
+{
+    const F8__StatusInfo *s = row;
+
+    return json_pack("{s:s, s:i, s:I, s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I,"
+                     " s:s}",
+        "version", s->version, "pid", (int)s->pid, "uptime_ms", INT(s->uptime_ms), "socket",
+        s->socket, "kernels", s->kernels, "threads", (int)s->threads, "connections",
+        (int)s->connections, "jobs", (int)s->jobs, "groups", (int)s->groups, "weights",
+        INT(s->weights), "region_bytes", INT(s->region_bytes), "arena_bytes", INT(s->arena_bytes),
+        "gathers", INT(s->gathers), "failed_rounds", INT(s->failed_rounds), "memory_limit",
+        INT(s->memory_limit), "backend", s->backend);
+}
+
+json_t *json_of_job(const void *row)
+{
+    const F8__JobInfo *j = row;
+
+    return json_pack("{s:s, s:I, s:i, s:i, s:I, s:I, s:I}", "name", j->name, "uid", INT(j->uid),
+        "clients", (int)j->clients, "groups", (int)j->groups, "region_bytes", INT(j->region_bytes),
+        "arena_bytes", INT(j->arena_bytes), "age_ms", INT(j->age_ms));
+}
+
+json_t *json_of_group(const void *row)
+{
+    const F8__GroupInfo *g = row;
+
+    return json_pack("{s:s, s:I, s:s, s:I, s:s, s:s, s:i, s:o, s:i, s:i, s:i, s:I, s:I, s:I, s:I}",
+        "job", g->job, "uid", INT(g->uid), "name", g->name, "generation", INT(g->generation),
+        "state", g->state, "cause", g->cause, "world_size", (int)g->world_size, "pids",
+        array_of_u32(g->pids, g->n_pids), "weights", (int)g->weights, "buckets", (int)g->buckets,
+        "slots", (int)g->slots, "arena_bytes", INT(g->arena_bytes), "collectives",
+        INT(g->collectives), "gathers", INT(g->gathers), "float8_bytes", INT(g->float8_bytes));
+}
+
+/* What belongs to the scale of a weight. */
+static void add_scale(json_t *object, const F8__WeightInfo *w)
+{
+    bool aged = w->version > 0 && w->scale_version > 0;
+
+    json_object_set_new(object, "scale", real_of(w->scale, w->scale_known));
+    json_object_set_new(object, "scale_bits", bits_of(w->scale, w->scale_known));
+    json_object_set_new(object, "amax", real_of(w->amax, w->scale_known));
+    json_object_set_new(object, "amax_bits", bits_of(w->amax, w->scale_known));
+    json_object_set_new(object, "version", version_of(w->version));
+    json_object_set_new(object, "scale_version", version_of(w->scale_version));
+    json_object_set_new(
+        object, "age", aged ? json_integer(INT(w->version) - INT(w->scale_version)) : json_null());
+    json_object_set_new(object, "stale", json_integer(INT(w->stale)));
+    json_object_set_new(object, "saturated", json_integer(INT(w->saturated)));
+    json_object_set_new(object, "nan", json_integer(INT(w->nan)));
+}
+
+json_t *json_of_weight(const void *row)
+{
+    const F8__WeightInfo *w = row;
+    json_t *object = json_pack("{s:s, s:I, s:s, s:s, s:s, s:o, s:s, s:s, s:s, s:b, s:s, s:I, s:I}",
+        "job", w->job, "uid", INT(w->uid), "group", w->group, "bucket", w->bucket, "name", w->name,
+        "shape", array_of_u64(w->shape, w->n_shape), "dtype",
+        or_unknown(f8_proto_dtype_name(w->dtype)), "flavour",
+        or_unknown(f8_proto_flavour_name(w->flavour)), "format",
+        or_unknown(f8_proto_format_name(w->format)), "power_of_two", (int)w->power_of_two, "wire",
+        w->wire, "bytes", INT(w->bytes), "gathers", INT(w->gathers));
+
+    if (object != NULL) {
+        add_scale(object, w);
+    }
+    return object;
+}
+
+json_t *json_of_round(const void *row)
+{
+    const F8__RoundInfo *r = row;
+
+    return json_pack("{s:s, s:I, s:s, s:I, s:s, s:s, s:I, s:s, s:o, s:o, s:I}", "job", r->job,
+        "uid", INT(r->uid), "group", r->group, "collective", INT(r->collective), "kind", r->kind,
+        "bucket", r->bucket, "waited_ms", INT(r->waited_ms), "state", r->state, "missing_ranks",
+        array_of_u32(r->missing_ranks, r->n_missing_ranks), "missing_pids",
+        array_of_u32(r->missing_pids, r->n_missing_pids), "deadline_ms", INT(r->deadline_ms));
+}
+
+int json_print(struct ctl *ctl, const char *key, json_t *value)
+{
+    json_t *object =
+        json_pack("{s:s, s:s}", "schema", CTL_SCHEMA, "socket", channel_socket(ctl->channel));
+    int result = -1;
+
+    if (object != NULL && json_object_set_new(object, key, value) == 0) {
+        result = json_dumpf(object, stdout, JSON_COMPACT);
+        printf("\n");
+    }
+    json_decref(object);
+    if (result != 0) {
+        fprintf(stderr, "f8ctl: cannot print the answer: no memory, or standard output is gone\n");
+        return CTL_REFUSED;
+    }
+    return CTL_OK;
+}
+
+int json_print_rows(struct ctl *ctl, const char *key, json_t *(*object_of)(const void *row),
+    const void *const *rows, size_t num_rows)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < num_rows; i++) {
+        /* a text that is not UTF-8 makes no object; the list must not hide the row */
+        json_t *object = object_of(rows[i]);
+        json_array_append_new(array, object != NULL ? object : json_null());
+    }
+    return json_print(ctl, key, array);
+}

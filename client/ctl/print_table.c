@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Draws tables. A cell is made twice, once to be measured: nothing is kept, so that ten thousand
+ * rows cost no memory. Called by the commands; single-threaded.
+ */
+#include "client/ctl/print_table.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BOLD  "\033[1m"
+#define RED   "\033[31m"
+#define PLAIN "\033[0m"
+
+/* https://no-color.org: set and not empty means none. */
+static bool coloured(void)
+{
+    const char *no_color = getenv("NO_COLOR");
+    return isatty(STDOUT_FILENO) && (no_color == NULL || no_color[0] == '\0');
+}
+
+static size_t width_of(const struct table_column *column, const void *const *rows, size_t num_rows)
+{
+    size_t width = strlen(column->title);
+    char cell[TABLE_MAX_CELL];
+
+    for (size_t i = 0; i < num_rows; i++) {
+        cell[0] = '\0';
+        column->text(rows[i], cell);
+        if (strlen(cell) > width) {
+            width = strlen(cell);
+        }
+    }
+    return width;
+}
+
+/* The text in its width; nothing is padded behind the last one of a line. */
+static void print_cell(const char *text, size_t width, bool right, bool last, const char *colour)
+{
+    int padding = (int)(width - strlen(text));
+
+    printf("%*s%s%s%s%*s%s", right ? padding : 0, "", colour != NULL ? colour : "", text,
+        colour != NULL ? PLAIN : "", right || last ? 0 : padding, "", last ? "\n" : "  ");
+}
+
+void table_print(const struct table_column *columns, size_t num_columns, const void *const *rows,
+    size_t num_rows)
+{
+    size_t widths[32];
+    bool colour = coloured();
+    char cell[TABLE_MAX_CELL];
+
+    for (size_t c = 0; c < num_columns; c++) {
+        widths[c] = width_of(&columns[c], rows, num_rows);
+        print_cell(columns[c].title, widths[c], columns[c].right, c + 1 == num_columns,
+            colour ? BOLD : NULL);
+    }
+    for (size_t i = 0; i < num_rows; i++) {
+        for (size_t c = 0; c < num_columns; c++) {
+            bool red = colour && columns[c].alarming != NULL && columns[c].alarming(rows[i]);
+            cell[0] = '\0';
+            columns[c].text(rows[i], cell);
+            print_cell(cell, widths[c], columns[c].right, c + 1 == num_columns, red ? RED : NULL);
+        }
+    }
+    if (num_rows == 0) {
+        printf("(none)\n");
+    }
+}
+
+void table_print_record(const struct table_column *columns, size_t num_columns, const void *row)
+{
+    bool colour = coloured();
+    char cell[TABLE_MAX_CELL];
+    size_t width = 0;
+
+    for (size_t c = 0; c < num_columns; c++) {
+        if (strlen(columns[c].title) > width) {
+            width = strlen(columns[c].title);
+        }
+    }
+    for (size_t c = 0; c < num_columns; c++) {
+        bool red = colour && columns[c].alarming != NULL && columns[c].alarming(row);
+        cell[0] = '\0';
+        columns[c].text(row, cell);
+        print_cell(columns[c].title, width, false, false, colour ? BOLD : NULL);
+        print_cell(cell, 0, false, true, red ? RED : NULL);
+    }
+}
+
+void table_bytes(char *cell, uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    double value = (double)bytes;
+    int unit = 0;
+
+    while (value >= 1024 && unit < 5) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(cell, TABLE_MAX_CELL, "%.*f %s", unit > 0 ? 1 : 0, value, units[unit]);
+}
+
+void table_duration(char *cell, uint64_t milliseconds)
+{
+    uint64_t seconds = milliseconds / 1000;
+
+    if (seconds < 60) {
+        snprintf(cell, TABLE_MAX_CELL, "%.1f s", (double)milliseconds / 1000);
+    } else if (seconds < 3600) {
+        snprintf(cell, TABLE_MAX_CELL, "%" PRIu64 " min %" PRIu64 " s", seconds / 60, seconds % 60);
+    } else if (seconds < 86400) {
+        snprintf(cell, TABLE_MAX_CELL, "%" PRIu64 " h %" PRIu64 " min", seconds / 3600,
+            seconds / 60 % 60);
+    } else {
+        snprintf(cell, TABLE_MAX_CELL, "%" PRIu64 " d %" PRIu64 " h", seconds / 86400,
+            seconds / 3600 % 24);
+    }
+}
+
+void table_shape(char *cell, const uint64_t *shape, size_t num_dims)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < num_dims && used < TABLE_MAX_CELL; i++) {
+        used += (size_t)snprintf(
+            cell + used, TABLE_MAX_CELL - used, "%s%" PRIu64, i > 0 ? "x" : "", shape[i]);
+    }
+}
+
+void table_numbers(char *cell, const uint32_t *numbers, size_t count)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < count && used < TABLE_MAX_CELL; i++) {
+        used += (size_t)snprintf(
+            cell + used, TABLE_MAX_CELL - used, "%s%" PRIu32, i > 0 ? " " : "", numbers[i]);
+    }
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The commands of f8ctl: each fetches a view and prints it as a table or as JSON. Called by main
+ * with a connected channel; a command gives the exit status.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/ctl/columns.h"
+#include "client/ctl/ctl.h"
+#include "client/ctl/fetch.h"
+#include "client/ctl/print_json.h"
+#include "client/error.h"
+
+int ctl_failed(int status)
+{
+    fprintf(stderr, "f8ctl: %s (%s)\n", error_text(), f8_proto_status_text(status));
+    switch (status) {
+    case F8_ENODAEMON:
+    case F8_ECONN:
+    case F8_EDEADLINE:
+        return CTL_NO_DAEMON;
+    default:
+        return CTL_REFUSED;
+    }
+}
+
+/* A view that is a list. */
+struct list {
+    F8__View view;
+    const char *key; /* in JSON */
+    const struct columns *columns;
+    json_t *(*object_of)(const void *row);
+};
+
+static int print_list(struct ctl *ctl, const struct list *list)
+{
+    struct fetched fetched;
+    int result = CTL_OK;
+    int status = fetch(ctl, list->view, NULL, &fetched);
+
+    if (status != F8_OK) {
+        return ctl_failed(status);
+    }
+    if (ctl->json) {
+        result = json_print_rows(ctl, list->key, list->object_of, fetched.rows, fetched.num_rows);
+    } else {
+        table_print(list->columns->columns, list->columns->count, fetched.rows, fetched.num_rows);
+    }
+    fetch_done(&fetched);
+    return result;
+}
+
+int command_jobs(struct ctl *ctl)
+{
+    static const struct list list = {F8__VIEW__JOBS, "jobs", &columns_jobs, json_of_job};
+    return print_list(ctl, &list);
+}
+
+int command_groups(struct ctl *ctl)
+{
+    static const struct list list = {F8__VIEW__GROUPS, "groups", &columns_groups, json_of_group};
+    return print_list(ctl, &list);
+}
+
+int command_weights(struct ctl *ctl)
+{
+    static const struct list list = {
+        F8__VIEW__WEIGHTS, "weights", &columns_weights, json_of_weight};
+    return print_list(ctl, &list);
+}
+
+int command_scales(struct ctl *ctl)
+{
+    static const struct list list = {F8__VIEW__WEIGHTS, "scales", &columns_scales, json_of_weight};
+    return print_list(ctl, &list);
+}
+
+int command_rounds(struct ctl *ctl)
+{
+    static const struct list list = {F8__VIEW__ROUNDS, "rounds", &columns_rounds, json_of_round};
+    return print_list(ctl, &list);
+}
+
+int command_status(struct ctl *ctl)
+{
+    struct fetched fetched;
+    int result = CTL_OK;
+    int status = fetch(ctl, F8__VIEW__STATUS, NULL, &fetched);
+
+    if (status == F8_OK && fetched.num_rows != 1) {
+        fetch_done(&fetched);
+        status = error_set(F8_EPROTO, "the daemon told no status");
+    }
+    if (status != F8_OK) {
+        return ctl_failed(status);
+    }
+    if (ctl->json) {
+        result = json_print(ctl, "status", json_of_status(fetched.rows[0]));
+    } else {
+        table_print_record(columns_status.columns, columns_status.count, fetched.rows[0]);
+    }
+    fetch_done(&fetched);
+    return result;
+}
+
+/* A name as a glob that matches nothing else. NULL if memory is out. */
+static char *escaped(const char *name)
+{
+    char *glob = malloc(2 * strlen(name) + 1);
+    char *to = glob;
+
+    for (; glob != NULL && *name != '\0'; name++) {
+        if (strchr("*?[]\\", *name) != NULL) {
+            *to++ = '\\';
+        }
+        *to++ = *name;
+    }
+    if (glob != NULL) {
+        *to = '\0';
+    }
+    return glob;
+}
+
+static int show(struct ctl *ctl, const struct fetched *fetched)
+{
+    if (fetched->num_rows == 0) {
+        fprintf(stderr, "f8ctl: no weight is called %s%s%s at %s; f8ctl weights lists them\n",
+            ctl->what, ctl->job != NULL ? " in a job like " : "", ctl->job != NULL ? ctl->job : "",
+            channel_socket(ctl->channel));
+        return CTL_REFUSED;
+    }
+    if (ctl->json) {
+        return json_print_rows(ctl, "weights", json_of_weight, fetched->rows, fetched->num_rows);
+    }
+    for (size_t i = 0; i < fetched->num_rows; i++) {
+        printf("%s", i > 0 ? "\n" : "");
+        table_print_record(columns_show.columns, columns_show.count, fetched->rows[i]);
+    }
+    return CTL_OK;
+}
+
+/* One weight may be there in several jobs. */
+int command_show(struct ctl *ctl)
+{
+    char *glob = escaped(ctl->what);
+    struct fetched fetched;
+    int result;
+    int status = glob != NULL ? fetch(ctl, F8__VIEW__WEIGHTS, glob, &fetched)
+                              : error_set(F8_ENOMEM, "no memory for a name");
+
+    free(glob);
+    if (status != F8_OK) {
+        return ctl_failed(status);
+    }
+    result = show(ctl, &fetched);
+    fetch_done(&fetched);
+    return result;
+}
+
+int command_ping(struct ctl *ctl)
+{
+    uint64_t uptime_ms = 0;
+    double seconds = 0;
+    char uptime[TABLE_MAX_CELL];
+    int status = fetch_ping(ctl, &uptime_ms, &seconds);
+
+    if (status != F8_OK) {
+        return ctl_failed(status);
+    }
+    if (ctl->json) {
+        return json_print(ctl, "ping",
+            json_pack(
+                "{s:f, s:I}", "round_trip_us", seconds * 1e6, "uptime_ms", (json_int_t)uptime_ms));
+    }
+    table_duration(uptime, uptime_ms);
+    printf("f8gatherd (pid %d) at %s answered in %.0f us; up for %s\n",
+        (int)channel_daemon_pid(ctl->channel), channel_socket(ctl->channel), seconds * 1e6, uptime);
+    return CTL_OK;
+}
+
+int command_version(struct ctl *ctl)
+{
+    const char *daemon = channel_daemon_version(ctl->channel);
+
+    if (ctl->json) {
+        return json_print(ctl, "version",
+            json_pack("{s:s, s:s, s:i, s:i}", "f8ctl", F8_VERSION, "f8gatherd", daemon,
+                "protocol_major", F8_PROTO_MAJOR, "protocol_minor", F8_PROTO_MINOR));
+    }
+    printf("f8ctl %s, protocol %d.%d\nf8gatherd %s (pid %d) at %s\n", F8_VERSION, F8_PROTO_MAJOR,
+        F8_PROTO_MINOR, daemon, (int)channel_daemon_pid(ctl->channel),
+        channel_socket(ctl->channel));
+    return CTL_OK;
+}

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# The programs that stand on the client library: f8bench for newcomers and benchmarks, f8ctl for
+# operators. Both speak to the daemon as any client does.
+
+# f8bench's parts that need no daemon, which the tests link too. The checker is one of its own, so
+# that a test can see that it links nothing else.
+add_library(f8bench_check STATIC bench/check.c bench/check_format.c)
+target_link_libraries(f8bench_check PUBLIC m)
+target_include_directories(f8bench_check PUBLIC ${CMAKE_SOURCE_DIR}/proto) # status.h of f8client.h
+
+add_library(f8bench_model STATIC bench/model.c bench/model_files.c bench/safetensors.c)
+target_link_libraries(f8bench_model PUBLIC PkgConfig::JANSSON)
+target_include_directories(f8bench_model PUBLIC ${CMAKE_SOURCE_DIR}/proto)
+
+add_executable(f8bench bench/main.c bench/options.c bench/run.c bench/run_watch.c bench/run_ctl.c
+    bench/daemon.c bench/rank.c bench/rank_check.c bench/shared.c bench/source.c bench/probe.c
+    bench/summary.c bench/report.c)
+target_link_libraries(f8bench PRIVATE f8bench_check f8bench_model f8client_static f8proto
+    PkgConfig::JANSSON Threads::Threads)
+
+add_executable(f8ctl ctl/main.c ctl/views.c ctl/columns.c ctl/fetch.c ctl/print_table.c
+    ctl/print_json.c)
+target_link_libraries(f8ctl PRIVATE f8channel PkgConfig::JANSSON m)
+
+install(TARGETS f8bench f8ctl RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

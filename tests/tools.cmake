@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests of f8bench's and f8ctl's rooms that need no daemon.
+f8_add_test(test_check LABEL tools SOURCES test_check.c LIBS f8bench_check)
+f8_add_test(test_safetensors LABEL tools SOURCES test_safetensors.c LIBS f8bench_model)
+f8_add_test(test_model LABEL tools SOURCES test_model.c LIBS f8bench_model)
