@@ -45,6 +45,20 @@ struct session *session_new(
     return session;
 }
 
+void session_free(struct session *session, bool died)
+{
+    struct job *job = session->job;
+    if (session->waits_for)
+        session_stop_waiting(session);
+    if (session->member)
+        collective_leave(session->member, died);
+    session_drop_regions(session);
+    if (job)
+        registry_leave_job(job);
+    session->context->connections--;
+    free(session);
+}
+
 int session_member(const struct session *session, uint32_t group, struct member **ret_member,
     struct reason *reason)
 {
