@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A real f8gatherd for one test: see test_daemon.h. */
+#include "lib/test_daemon.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_ARGUMENTS 32
+#define PATIENCE_S    60
+
+static double now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void show_log(const struct test_daemon *daemon)
+{
+    char line[1024];
+    FILE *file = fopen(daemon->log, "re");
+    while (file && fgets(line, sizeof(line), file))
+        (void)fputs(line, stderr);
+    if (file)
+        (void)fclose(file);
+}
+
+/* In the child: becomes the daemon, and dies with the test. */
+static void exec_daemon(const struct test_daemon *daemon, const char *const *arguments)
+{
+    const char *argv[MAX_ARGUMENTS + 4] = {F8_TEST_DAEMON, "--socket", daemon->socket};
+    for (int i = 0; arguments && arguments[i] && i < MAX_ARGUMENTS; i++)
+        argv[3 + i] = arguments[i];
+    int log = open(daemon->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    (void)dup2(log, STDERR_FILENO);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)execv(F8_TEST_DAEMON, (char *const *)argv);
+    _exit(127);
+}
+
+int test_daemon_connect(const struct test_daemon *daemon)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", daemon->socket);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    ck_assert_int_ge(fd, 0);
+    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+        return fd;
+    (void)close(fd);
+    return -1;
+}
+
+static void launch(struct test_daemon *daemon, const char *const *arguments)
+{
+    daemon->pid = fork();
+    ck_assert_int_ge(daemon->pid, 0);
+    if (daemon->pid == 0)
+        exec_daemon(daemon, arguments);
+    double end = now() + PATIENCE_S;
+    int fd = -1;
+    while ((fd = test_daemon_connect(daemon)) < 0 && now() < end) {
+        bool ended = waitpid(daemon->pid, NULL, WNOHANG) != 0;
+        if (ended)
+            show_log(daemon);
+        ck_assert_msg(!ended, "the daemon ended at its start");
+        (void)poll(NULL, 0, 1);
+    }
+    ck_assert_msg(fd >= 0, "the daemon does not answer");
+    (void)close(fd);
+}
+
+void test_daemon_start(struct test_daemon *daemon, const char *const *arguments)
+{
+    *daemon = (struct test_daemon){0};
+    (void)strcpy(daemon->directory, "/tmp/f8test-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(daemon->directory));
+    (void)snprintf(daemon->socket, sizeof(daemon->socket), "%s/s", daemon->directory);
+    (void)snprintf(daemon->log, sizeof(daemon->log), "%s/log", daemon->directory);
+    launch(daemon, arguments);
+}
+
+void test_daemon_restart(struct test_daemon *daemon, const char *const *arguments)
+{
+    launch(daemon, arguments);
+}
+
+void test_daemon_stop(struct test_daemon *daemon)
+{
+    ck_assert_int_eq(kill(daemon->pid, SIGTERM), 0);
+    int status = test_wait(daemon->pid);
+    if (status != 0)
+        show_log(daemon);
+    ck_assert_int_eq(status, 0);
+    ck_assert_msg(access(daemon->socket, F_OK) < 0, "the socket was left behind");
+    (void)unlink(daemon->log);
+    ck_assert_msg(rmdir(daemon->directory) == 0, "%s: %s", daemon->directory, strerror(errno));
+}
+
+void test_daemon_kill(struct test_daemon *daemon)
+{
+    ck_assert_int_eq(kill(daemon->pid, SIGKILL), 0);
+    ck_assert_int_eq(test_wait(daemon->pid), -SIGKILL);
+}
+
+void test_daemon_await_log(const struct test_daemon *daemon, const char *text)
+{
+    char content[65536];
+    double end = now() + PATIENCE_S;
+    while (now() < end) {
+        int fd = open(daemon->log, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? 0 : read(fd, content, sizeof(content) - 1);
+        (void)close(fd);
+        content[n > 0 ? n : 0] = '\0';
+        if (strstr(content, text))
+            return;
+        (void)poll(NULL, 0, 1);
+    }
+    show_log(daemon);
+    ck_abort_msg("the daemon never logged: %s", text);
+}
+
+pid_t test_fork(int (*body)(void *argument), void *argument)
+{
+    (void)fflush(NULL);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid > 0)
+        return pid;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int status = body(argument);
+    (void)fflush(NULL);
+    _exit(status);
+}
+
+int test_wait(pid_t pid)
+{
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd ended = {.fd = pidfd, .events = POLLIN};
+    ck_assert_int_ge(pidfd, 0);
+    int ready = poll(&ended, 1, PATIENCE_S * 1000);
+    (void)close(pidfd);
+    ck_assert_msg(ready == 1, "process %d does not end", (int)pid);
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
