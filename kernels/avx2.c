@@ -19,6 +19,10 @@
 #define AVX2        __attribute__((target("avx2,f16c,fma")))
 #define AVX2_INLINE static inline __attribute__((always_inline, target("avx2,f16c,fma")))
 
+/* Before a loop over the vectors of a block: at -O2 gcc would leave it a loop through memory,
+ * four times slower. */
+#define UNROLLED _Pragma("GCC unroll 4")
+
 enum {
     VECTOR = 32, /* bytes */
     BLOCK = 32,  /* elements of one step of a cast: 32 bytes of float8 */
@@ -113,6 +117,7 @@ AVX2_INLINE struct block load_block(enum f8k_dtype dtype, const char *src)
     if (dtype == F8K_BF16) {
         /* Even and odd elements apart: cheaper than widening, and finish_order() knows. */
         __m256i odd = _mm256_set1_epi32((int)0xffff0000);
+        UNROLLED
         for (int i = 0; i < 2; i++) {
             __m256i pair = _mm256_loadu_si256((const void *)(src + VECTOR * i));
             x.v[2 * i] = _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16));
@@ -120,6 +125,7 @@ AVX2_INLINE struct block load_block(enum f8k_dtype dtype, const char *src)
         }
         return x;
     }
+    UNROLLED
     for (int i = 0; i < 4; i++) {
         if (dtype == F8K_F32)
             x.v[i] = _mm256_loadu_ps((const void *)(src + VECTOR * i));
@@ -182,6 +188,7 @@ AVX2_INLINE bool any_above(const struct block *y, __m256i limit)
 AVX2_INLINE __m256i clamp_and_count(struct block *y, __m256i limit, struct f8k_counts *counts)
 {
     struct block nan;
+    UNROLLED
     for (int i = 0; i < 4; i++) {
         __m256 max = _mm256_castsi256_ps(limit);
         nan.v[i] = _mm256_cmp_ps(y->v[i], y->v[i], _CMP_UNORD_Q);
@@ -199,6 +206,7 @@ AVX2_INLINE __m256i cast_block(const char *src, const struct scaler *scaler, enu
 {
     struct block x = load_block(dtype, src), y;
     __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+    UNROLLED
     for (int i = 0; i < 4; i++)
         y.v[i] = _mm256_mul_ps(_mm256_and_ps(x.v[i], magnitude), scaler->scale);
     __m256i nan = _mm256_setzero_si256();
@@ -206,6 +214,7 @@ AVX2_INLINE __m256i cast_block(const char *src, const struct scaler *scaler, enu
     if (__builtin_expect(above, false))
         nan = clamp_and_count(&y, scaler->max, counts);
     __m256i code[4];
+    UNROLLED
     for (int i = 0; i < 4; i++)
         code[i] = encode(y.v[i], scaler, format);
     __m256i sign = _mm256_and_si256(pack_signs(&x), _mm256_set1_epi8((char)0x80));

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * conformance DIR: runs every index (*.tsv) of a directory of test vectors and ends with
+ * "N passed, N failed" alone on a line; exit 0 only if something passed and nothing failed. This
+ * file knows which cases belong to which index; the cases are in *_cases.c.
+ */
+#include "tests/conformance/cases.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_RUNS 3
+
+/* An index by name: its number of columns and the cases of each row. */
+struct kind {
+    const char *pattern;
+    size_t columns;
+    row_fn *runs[MAX_RUNS]; /* ends with NULL; none: not run, and `skipped` says why */
+    const char *skipped;
+};
+
+static const struct kind kinds[] = {
+    {"cast.tsv", 9, {kernel_cast_row}, NULL},
+    {"pattern.tsv", 4, {kernel_pattern_row}, NULL},
+    {"fsdp_*.tsv", 8, {kernel_fsdp_row}, NULL},
+    {"delayed.tsv", 9, {NULL}, "delayed scaling is not run yet"},
+};
+
+static void run_index(const char *dir, const char *file, struct tally *tally)
+{
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (fnmatch(kinds[i].pattern, file, 0) != 0)
+            continue;
+        struct tally before = *tally;
+        if (kinds[i].runs[0]) {
+            each_row(dir, file, kinds[i].columns, kinds[i].runs, tally);
+            printf("%s: %lu passed, %lu failed\n", file, tally->passed - before.passed,
+                tally->failed - before.failed);
+        } else {
+            printf("%s: skipped, %s\n", file, kinds[i].skipped);
+        }
+        return;
+    }
+    struct row row = {.dir = dir, .file = file, .tally = tally};
+    row_fail(&row, "no cases are known for an index of this name; rename it or update conformance");
+}
+
+static int is_index(const struct dirent *entry)
+{
+    return fnmatch("*.tsv", entry->d_name, 0) == 0;
+}
+
+static void run_directory(const char *dir, struct tally *tally)
+{
+    struct dirent **entries = NULL;
+    int count = scandir(dir, &entries, is_index, alphasort);
+    if (count < 0) {
+        printf("FAIL %s: cannot read the directory: %s\n", dir, strerror(errno));
+        tally->failed++;
+        return;
+    }
+    if (count == 0)
+        printf("%s: no *.tsv in it, so nothing was run\n", dir);
+    for (int i = 0; i < count; i++) {
+        run_index(dir, entries[i]->d_name, tally);
+        free(entries[i]);
+    }
+    free(entries);
+}
+
+int main(int argc, char **argv)
+{
+    struct tally tally = {0};
+    if (argc != 2) {
+        fprintf(
+            stderr, "usage: %s DIR\nDIR holds test vectors: *.tsv and what they name\n", argv[0]);
+        return 2;
+    }
+    printf("kernel variants:");
+    for (size_t i = 0; f8k_variant(i); i++)
+        printf(" %s", f8k_variant(i)->name);
+    putchar('\n');
+    run_directory(argv[1], &tally);
+    printf("%lu passed, %lu failed\n", tally.passed, tally.failed);
+    return tally.failed == 0 && tally.passed > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

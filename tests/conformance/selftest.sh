@@ -1,0 +1,127 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# selftest.sh CONFORMANCE VECTORS: each way of damaging a directory of vectors must make conformance
+# fail with exit status 1, name the file (and the line where there is one), and not crash. Uneven
+# shards, which the recorded vectors lack, must pass.
+set -eu
+conformance=$1
+vectors=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+dir=$work/vectors
+status=0
+
+fresh() {
+    rm -rf "$dir"
+    cp -R "$vectors" "$dir"
+    chmod -R u+w "$dir"
+}
+
+# expect NAME FAILURES TEXT: runs on $dir; FAILURES is a pattern for the last line's count.
+expect() {
+    rc=0
+    "$conformance" "$dir" >"$work/out" 2>&1 || rc=$?
+    last=$(tail -n 1 "$work/out")
+    if [ "$rc" -eq 1 ] && echo "$last" | grep -Eqx "[0-9]+ passed, $2 failed" &&
+        grep -Fq -- "$3" "$work/out"; then
+        echo "ok: $1"
+    else
+        echo "NOT OK: $1: exit $rc, last line '$last', expected '$2 failed' and the text '$3'"
+        grep FAIL "$work/out" | head -n 5 || true
+        status=1
+    fi
+}
+
+# flip FILE OFFSET: inverts the lowest bit of one byte.
+flip() {
+    byte=$(od -An -tu1 -j "$2" -N 1 "$1" | tr -d ' ')
+    # shellcheck disable=SC2059
+    printf "\\$(printf %03o $((byte ^ 1)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
+}
+
+fresh
+flip "$dir/cast_f32_normal.e4m3fn" 1002
+expect "one damaged byte of a cast" '[1-9][0-9]*' "cast.tsv:2: ref: byte 1002 is"
+
+fresh
+flip "$dir/pattern_bf16_2.e5m2" 16000
+expect "one damaged byte of a pattern file" '[1-9][0-9]*' "byte 16000 is"
+
+fresh
+flip "$dir/fsdp_w4_dyn_1.e4m3fn" 100
+expect "one damaged byte of a gathered weight" '[1-9][0-9]*' "fsdp_w4.tsv:7: ref: byte 100 of"
+
+fresh
+flip "$dir/fsdp_w2_pre_0.in" 7
+expect "one damaged weight" '[1-9][0-9]*' "fsdp_w2.tsv:2: "
+
+fresh
+sed -i 's/43038a3d/43038a3e/' "$dir/cast.tsv"
+expect "a wrong scale" '[1-9][0-9]*' "scale 43038a3d, want 43038a3e"
+
+fresh
+rm "$dir/cast_bf16_tiny.in"
+expect "a missing file" '[1-9][0-9]*' "cannot open 'cast_bf16_tiny.in': No such file"
+
+fresh
+printf x >>"$dir/fsdp_w2_pre_3.e4m3fn"
+expect "a file that is too long" 1 "'fsdp_w2_pre_3.e4m3fn' has 3073 bytes"
+
+fresh
+printf 'bf16\te4m3fn\n' >>"$dir/pattern.tsv"
+expect "a row that is too short" 1 "pattern.tsv:18: the row has 2 columns"
+
+fresh
+printf '0\tdynamic\t99999999999999999999\t-1\tf32\t0\tx\ty\n' >>"$dir/fsdp_w2.tsv"
+expect "numbers out of range" 1 "fsdp_w2.tsv:10: '99999999999999999999' is not a number"
+
+fresh
+printf '0\tdynamic\t4\t4\tf32\t00000000\tfsdp_w2_dyn_0.in\tx.e5m2\n' >>"$dir/fsdp_w2.tsv"
+expect "a world without ranks" 1 "fsdp_w2.tsv:10: a world of 0 ranks"
+
+fresh
+printf 'f64\te4m3fn\t3f800000\tx\nbf16\te3m4\t3f800000\tx\nbf16\te5m2\t3f8\tx\n' >>"$dir/pattern.tsv"
+expect "unknown words" 3 "'f64' is no source type"
+
+fresh
+printf 'bf16\te5m2\t3f800000\t../vectors/pattern_bf16_0.e5m2\n' >>"$dir/pattern.tsv"
+expect "a path out of the directory" 1 "is not the name of a file"
+
+fresh
+printf '# empty\n' >"$dir/unknown.tsv"
+expect "an index of an unknown name" 1 "unknown.tsv: no cases are known"
+
+fresh
+printf '# empty\n' >"$dir/pattern.tsv"
+expect "an index without rows" 1 "pattern.tsv: the index has no rows"
+
+fresh
+printf 'a\0b\n' >"$dir/pattern.tsv"
+expect "a binary index" 1 "pattern.tsv: the index contains a NUL byte"
+
+# Five rows of 1.0 over four ranks: 2, 2, 1 and none; scale 448, code 0x7e, three bytes of padding.
+rm -rf "$dir"
+mkdir "$dir"
+printf '4\tdynamic\t5\t1\tf32\t43e00000\tw.in\tplain.e4m3fn\n' >"$dir/fsdp_uneven.tsv"
+printf '4\tprecompute\t5\t1\tf32\t43e00000\tw.in\tpadded.e4m3fn\n' >>"$dir/fsdp_uneven.tsv"
+for _ in 1 2 3 4 5; do printf '\000\000\200\077'; done >"$dir/w.in"
+printf '\176\176\176\176\176' >"$dir/plain.e4m3fn"
+printf '\176\176\176\176\176\000\000\000' >"$dir/padded.e4m3fn"
+if "$conformance" "$dir" >"$work/out" 2>&1; then
+    echo "ok: uneven shards"
+else
+    echo "NOT OK: uneven shards:"
+    cat "$work/out"
+    status=1
+fi
+flip "$dir/padded.e4m3fn" 7
+expect "padding that is not zero" '[1-9][0-9]*' "fsdp_uneven.tsv:2: ref: byte 7 of"
+
+rm -rf "$dir"
+mkdir "$dir"
+expect "an empty directory" 0 "nothing was run"
+
+rm -rf "$dir"
+expect "no directory" 1 "cannot read the directory"
+
+exit $status
