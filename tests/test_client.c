@@ -94,8 +94,8 @@ START_TEST(region_alloc_gives_aligned_zeros)
     const size_t size = (5 << 20) + 13;
     ck_assert_int_eq(f8_region_alloc(rank.client, size, &region, &address), F8_OK);
     ck_assert_uint_eq((uintptr_t)address % (2 << 20), 0);
-    for (size_t i = 0; i < size; i++)
-        ck_assert_int_eq(((char *)address)[i], 0);
+    const char *bytes = address;
+    ck_assert(bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0);
     memset(address, 1, size);
     rank.daemon.fail_status = F8_EBUSY;
     rank.daemon.fail_body = F8__REQUEST__BODY_REGION_DROP;

@@ -202,9 +202,9 @@ struct bodies {
 
 static int fill_seal(struct fake_daemon *daemon, F8__SealReply *seal)
 {
-    off_t size = daemon->arena >= 0 ? lseek(daemon->arena, 0, SEEK_END) : 0;
-    seal->arena_size = (uint64_t)size;
-    return daemon->arena;
+    int arena = daemon->arena;
+    seal->arena_size = arena >= 0 ? (uint64_t)lseek(arena, 0, SEEK_END) : 0;
+    return arena;
 }
 
 /* Gives the reply its body; returns the descriptor that goes with it. */

@@ -33,7 +33,7 @@ struct fake_daemon {
     pthread_t thread;
     fake_script *script;
     /* Settings of fake_serve; set before it runs, or atomically. */
-    int arena;               /* memfd that SealReply brings; -1: none */
+    atomic_int arena;        /* memfd that SealReply brings; -1: none */
     _Atomic uint64_t offset; /* of every gathered bucket in the arena */
     atomic_int withhold;     /* body case of requests whose replies wait for fake_go; 0: none */
     atomic_int fail_body;    /* body case that is refused ... */
