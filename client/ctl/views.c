@@ -16,7 +16,7 @@
 
 int ctl_failed(int status)
 {
-    fprintf(stderr, "f8ctl: %s (%s)\n", error_text(), f8_proto_status_text(status));
+    fprintf(stderr, "f8ctl: %s\n", error_text());
     switch (status) {
     case F8_ENODAEMON:
     case F8_ECONN:
