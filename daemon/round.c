@@ -327,7 +327,7 @@ void round_prepared(struct rounds *rounds, uint32_t rank, uint32_t bucket)
 
 int round_release(struct rounds *rounds, uint32_t rank, uint32_t bucket)
 {
-    if (*use_at(rounds, rank, bucket) != USE_HELD)
+    if (bucket >= rounds->num_buckets || *use_at(rounds, rank, bucket) != USE_HELD)
         return F8_EORDER;
     end_use(rounds, rank, bucket);
     advance(rounds);

@@ -100,12 +100,14 @@ static inline struct place *place_at(const struct rounds *rounds, uint32_t place
 /* An enum use. */
 static inline uint8_t *use_at(const struct rounds *rounds, uint32_t rank, uint32_t bucket)
 {
+    assert(rank < rounds->num_ranks && bucket < rounds->num_buckets);
     return (uint8_t *)rounds + rounds->uses_at + (size_t)bucket * rounds->num_ranks + rank;
 }
 
 /* An enum early. */
 static inline uint8_t *early_at(const struct rounds *rounds, uint32_t rank, uint32_t bucket)
 {
+    assert(rank < rounds->num_ranks && bucket < rounds->num_buckets);
     return (uint8_t *)rounds + rounds->earlies_at + (size_t)bucket * rounds->num_ranks + rank;
 }
 

@@ -295,6 +295,19 @@ START_TEST(before_the_seal_a_rank_can_come_and_go)
 }
 END_TEST
 
+/* A generation that never came to its seal has no buckets; a client may still name one. */
+START_TEST(nothing_can_be_released_before_the_seal)
+{
+    fix_begin(2, "", 0, 1);
+    ck_assert_int_eq(round_release(fix.rounds, 0, A), F8_EORDER);
+    ck_assert_int_eq(fix_ask(0, ROUND_SEAL, 0), ROUND_PENDING);
+    round_leave(fix.rounds, 1, true);
+    assert_said("broken; cancel; 100 ERANKDEAD; ");
+    ck_assert_int_eq(round_release(fix.rounds, 0, A), F8_EORDER);
+    ck_assert_int_eq(round_release(fix.rounds, 0, UINT32_MAX), F8_EORDER);
+}
+END_TEST
+
 START_TEST(a_failed_run_fails_all_that_follows)
 {
     fix_begin(2, "oo", 0, 4);
@@ -370,6 +383,7 @@ static Suite *round_suite(void)
         death_waits_for_early_parts,
         leaving_names_itself_so,
         before_the_seal_a_rank_can_come_and_go,
+        nothing_can_be_released_before_the_seal,
         a_failed_run_fails_all_that_follows,
         a_start_that_refuses_fails_at_once,
         a_start_that_refuses_waits_for_early_parts,
