@@ -65,7 +65,8 @@ struct rounds {
     uint32_t cleaning; /* places being cleaned */
     bool running;
     bool broken;
-    int failure; /* status of the first cause */
+    bool going_on; /* broken by a death: what was complete before it still runs */
+    int failure;   /* status of the first cause */
 };
 
 static inline struct record *record_at(const struct rounds *rounds, uint64_t number)
