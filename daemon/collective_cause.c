@@ -137,12 +137,16 @@ void collective_broken(void *context, const struct round_cause *cause)
 {
     struct collective *collective = context;
     struct group *group = collective->group;
-    collective->context->failed++;
     if (group->state == GROUP_BROKEN)
         return; /* a rank died while the seal ran: the cause is known */
+    struct round_head head;
+    bool at_rest = cause->trouble == ROUND_RANK_LEFT && !round_head(collective->rounds, &head);
     group->state = GROUP_BROKEN;
     explain(collective, cause, &group->cause);
-    log_warning("job %s, group %s: %s", group->job->name, group->name, group->cause.text);
+    /* A rank that leaves when nothing is open is how a training run ends. */
+    log_line(at_rest ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING, "job %s, group %s: %s", group->job->name,
+        group->name, group->cause.text);
+    collective->context->failed += !at_rest;
 }
 
 /* Two ranks say that they are at different values of a weight. */
