@@ -114,10 +114,13 @@ static void fill_weight_message(F8__Weight *message, const struct f8_weight_desc
     message->shape = (uint64_t *)(uintptr_t)desc->shape;
     message->dtype = desc->dtype;
     message->flavour = desc->flavour;
-    if (f8_proto_format_name(desc->format))
+    /* What the flavour does not use is not sent, so that ranks cannot disagree about it. */
+    bool dynamic = desc->flavour == F8_DYNAMIC;
+    if (dynamic || desc->flavour == F8_STATIC)
         message->format = desc->format;
-    message->power_of_two = desc->power_of_two != 0;
-    memcpy(&message->static_scale, &desc->static_scale, sizeof(float));
+    message->power_of_two = dynamic && desc->power_of_two != 0;
+    if (desc->flavour == F8_STATIC)
+        memcpy(&message->static_scale, &desc->static_scale, sizeof(float));
     if (desc->region) {
         message->region = desc->region->id;
         message->offset = desc->offset;

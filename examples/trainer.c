@@ -18,6 +18,24 @@ static void check(int status, const char *call)
 }
 #define CHECK(call) check(call, #call)
 
+/* One step on the bucket, after the shards were written. */
+static void run_step(struct f8_group *group, uint32_t rank, int step)
+{
+    f8_ticket ticket;
+    struct f8_view views[2];
+    CHECK(f8_changed(group, 0, 2));
+    CHECK(f8_precompute(group, F8_DEFAULT_DEADLINE, &ticket)); /* all ranks: the scales */
+    CHECK(f8_wait(group, ticket, F8_FOREVER));
+    CHECK(f8_pre_gather(group, 0));                  /* optional: this rank is ready */
+    CHECK(f8_gather(group, 0, F8_DEFAULT_DEADLINE)); /* all ranks; returns at once */
+    CHECK(f8_post_gather(group, 0, F8_FOREVER, views, 2));
+    const unsigned char *fp8 = views[0].data; /* ROWS x COLS bytes, the same on all ranks */
+    const float *norm = views[1].data;
+    printf("rank %u step %d: scale %.6g, first byte 0x%02x, last norm %g\n", rank, step,
+        (double)*views[0].scale, fp8[0], (double)norm[ROWS - 1]);
+    CHECK(f8_release(group, 0));
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 3 || argc > 4) {
@@ -65,20 +83,7 @@ int main(int argc, char **argv)
             matrix[i] = (float)(begin * COLS + i) / (ROWS * COLS) - 0.5F * (float)step;
         for (uint32_t i = 0; i < rows; i++)
             norm[i] = 1.0F;
-        CHECK(f8_changed(group, 0, 2));
-
-        f8_ticket ticket;
-        CHECK(f8_precompute(group, F8_DEFAULT_DEADLINE, &ticket)); /* all ranks: the scales */
-        CHECK(f8_wait(group, ticket, F8_FOREVER));
-
-        struct f8_view views[2];
-        CHECK(f8_pre_gather(group, 0));                  /* optional: this rank is ready */
-        CHECK(f8_gather(group, 0, F8_DEFAULT_DEADLINE)); /* all ranks; returns at once */
-        CHECK(f8_post_gather(group, 0, F8_FOREVER, views, 2));
-        const unsigned char *fp8 = views[0].data; /* ROWS x COLS bytes, the same on all ranks */
-        printf("rank %u step %d: scale %.6g, first byte 0x%02x, last norm %g\n", rank, step,
-            (double)*views[0].scale, fp8[0], (double)((const float *)views[1].data)[ROWS - 1]);
-        CHECK(f8_release(group, 0));
+        run_step(group, rank, step);
     }
     f8_close(client);
     return EXIT_SUCCESS;
