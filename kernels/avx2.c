@@ -9,23 +9,9 @@
 
 #if F8K_X86
 
-#include <immintrin.h>
+#include "kernels/avx2.h"
 
-#define AVX2        __attribute__((target("avx2,f16c,fma")))
-#define AVX2_INLINE static inline __attribute__((always_inline, target("avx2,f16c,fma")))
-
-#define VECTOR 32 /* bytes */
-
-/* ---- amax: an unsigned maximum of patterns without their sign; NaN sorts above Inf ---- */
-
-/* One step: 32-bit lanes for fp32, 16-bit lanes for the halves. */
-AVX2_INLINE __m256i max_magnitude(bool wide, __m256i amax, const void *src)
-{
-    __m256i x = _mm256_loadu_si256(src);
-    if (wide)
-        return _mm256_max_epi32(amax, _mm256_and_si256(x, _mm256_set1_epi32(0x7fffffff)));
-    return _mm256_max_epi16(amax, _mm256_and_si256(x, _mm256_set1_epi16(0x7fff)));
-}
+/* ---- amax ---- */
 
 AVX2_INLINE __m256i max_lanes(bool wide, __m256i a, __m256i b)
 {
@@ -55,12 +41,9 @@ AVX2 static uint32_t amax_avx2(enum f8k_dtype dtype, const void *src, size_t cou
     size_t per_vector = VECTOR / f8k_dtype_size(dtype);
     size_t done = count / per_vector * per_vector;
     const char *bytes = src;
-    /* Lanes are elements of the source type again: the reference finishes them and the tail. */
-    uint8_t lanes[VECTOR];
     __m256i amax = dtype == F8K_F32 ? amax_vectors(true, bytes, count / per_vector)
                                     : amax_vectors(false, bytes, count / per_vector);
-    _mm256_storeu_si256((void *)lanes, amax);
-    uint32_t whole = f8k_ref_amax(dtype, lanes, per_vector);
+    uint32_t whole = amax_of_lanes(dtype, amax);
     uint32_t tail = f8k_ref_amax(dtype, bytes + done * f8k_dtype_size(dtype), count - done);
     return whole > tail ? whole : tail;
 }

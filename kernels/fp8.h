@@ -54,6 +54,13 @@ static inline uint32_t f8k_magnitude(uint32_t bits)
     return bits & UINT32_C(0x7fffffff);
 }
 
+/* One step of amax. */
+static inline void f8k_raise(uint32_t *amax, uint32_t magnitude)
+{
+    if (magnitude > *amax)
+        *amax = magnitude;
+}
+
 static inline bool f8k_is_nan(uint32_t bits)
 {
     return f8k_magnitude(bits) > F8K_F32_INF;
