@@ -22,29 +22,42 @@ void group_abandon(struct f8_group *group)
         channel_abandon(channel, group->tickets[i]);
         group->tickets[i] = 0;
     }
-    group->num_tickets = 0;
+    group->num_tickets = group->num_reading = 0;
     channel_abandon(channel, group->seal);
     group->seal = 0;
 }
 
-/* Reserves a ticket, if a precompute may start now; lock held. */
-static int begin_precompute(struct f8_group *group, int64_t deadline_ms)
+/* A collective of the whole group. */
+struct whole {
+    const char *call; /* the public function's name */
+    F8__Request__BodyCase body;
+    bool reading; /* it reads shards */
+};
+
+static const struct whole precompute = {"f8_precompute", F8__REQUEST__BODY_PRECOMPUTE, true};
+static const struct whole sync = {"f8_sync", F8__REQUEST__BODY_SYNC, false};
+static const struct whole invalidate = {"f8_invalidate", F8__REQUEST__BODY_INVALIDATE, false};
+
+/* Reserves a ticket, if the collective may start now; lock held. */
+static int begin_whole(struct f8_group *group, const struct whole *whole, int64_t deadline_ms)
 {
     if (deadline_ms < 0)
-        return error_set(F8_EINVAL, "f8_precompute: a deadline of %lld ms; give 0 for the default",
-            (long long)deadline_ms);
-    int status = group_check_quiet(group, "f8_precompute");
+        return error_set(F8_EINVAL, "%s: a deadline of %lld ms; give 0 for the default",
+            whole->call, (long long)deadline_ms);
+    int status = group_check_quiet(group, whole->call);
     if (status != F8_OK)
         return status;
     if (group->num_tickets == GROUP_MAX_TICKETS)
-        return error_set(F8_ELIMIT, "%d precomputes of group %s are open: call f8_wait first",
+        return error_set(F8_ELIMIT, "%d tickets of group %s are open: call f8_wait first",
             GROUP_MAX_TICKETS, group->name);
     group->num_tickets++;
+    group->num_reading += whole->reading;
     return F8_OK;
 }
 
 /* After sending: keeps the ticket, or gives its place back. */
-static int end_precompute(struct f8_group *group, uint64_t generation, int status, uint64_t id)
+static int end_whole(
+    struct f8_group *group, const struct whole *whole, uint64_t generation, int status, uint64_t id)
 {
     pthread_mutex_lock(&group->lock);
     if (group->generation != generation) {
@@ -52,40 +65,58 @@ static int end_precompute(struct f8_group *group, uint64_t generation, int statu
             channel_abandon(group->client->channel, id);
         status = error_set(F8_ESTALE, "group %s was re-joined meanwhile", group->name);
     } else if (status == F8_OK) {
-        uint64_t *ticket = group->tickets;
-        while (*ticket != 0)
-            ticket++;
-        *ticket = id;
+        uint32_t place = 0;
+        while (group->tickets[place] != 0)
+            place++;
+        group->tickets[place] = id;
+        group->reading[place] = whole->reading;
     } else {
         group->num_tickets--;
+        group->num_reading -= whole->reading;
     }
     pthread_mutex_unlock(&group->lock);
     return status;
 }
 
-int f8_precompute(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
+static int start_whole(
+    struct f8_group *group, const struct whole *whole, int64_t deadline_ms, f8_ticket *ret_ticket)
 {
     int status = group_enter_sealed(group);
     if (status != F8_OK)
         return status;
-    status = begin_precompute(group, deadline_ms);
+    status = begin_whole(group, whole, deadline_ms);
     uint64_t generation = group->generation;
     pthread_mutex_unlock(&group->lock);
     if (status != F8_OK)
         return status;
-    F8__Precompute precompute = F8__PRECOMPUTE__INIT;
-    precompute.group = group->id;
-    precompute.generation = generation;
-    precompute.deadline_ms = (uint64_t)deadline_ms;
+    F8__Precompute message = F8__PRECOMPUTE__INIT;
+    message.group = group->id;
+    message.generation = generation;
+    message.deadline_ms = (uint64_t)deadline_ms;
     F8__Request request = F8__REQUEST__INIT;
-    request.body_case = F8__REQUEST__BODY_PRECOMPUTE;
-    request.precompute = &precompute;
+    request.body_case = whole->body;
+    request.precompute = &message; /* a union: all three have this form */
     uint64_t id = 0;
     status = channel_send(group->client->channel, &request, -1, &id);
-    status = end_precompute(group, generation, status, id);
+    status = end_whole(group, whole, generation, status, id);
     if (status == F8_OK)
         *ret_ticket = id;
     return status;
+}
+
+int f8_precompute(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
+{
+    return start_whole(group, &precompute, deadline_ms, ret_ticket);
+}
+
+int f8_sync(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
+{
+    return start_whole(group, &sync, deadline_ms, ret_ticket);
+}
+
+int f8_invalidate(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
+{
+    return start_whole(group, &invalidate, deadline_ms, ret_ticket);
 }
 
 static uint64_t *find_ticket(struct f8_group *group, f8_ticket ticket)
@@ -99,7 +130,7 @@ static uint64_t *find_ticket(struct f8_group *group, f8_ticket ticket)
 static int no_ticket(const struct f8_group *group, f8_ticket ticket)
 {
     return error_set(F8_ENOENT,
-        "no precompute of group %s has ticket %llu: it was waited for, or the group re-joined",
+        "no collective of group %s has ticket %llu: it was waited for, or the group re-joined",
         group->name, (unsigned long long)ticket);
 }
 
@@ -130,6 +161,7 @@ int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms)
     if (place) {
         *place = 0;
         group->num_tickets--;
+        group->num_reading -= group->reading[place - group->tickets];
     }
     pthread_mutex_unlock(&group->lock);
     return reply.status;
@@ -151,7 +183,7 @@ int f8_test(struct f8_group *group, f8_ticket ticket, int *ret_done)
 static int check_unread(
     const struct f8_group *group, const char *call, uint32_t first, uint32_t count)
 {
-    if (group->num_open == 0 && group->num_tickets == 0)
+    if (group->num_open == 0 && group->num_reading == 0)
         return F8_OK;
     for (uint32_t i = first; i < first + count; i++) {
         const struct weight *w = &group->weights[i];
@@ -160,7 +192,7 @@ static int check_unread(
             return error_set(F8_EBUSY,
                 "%s of weight %u while its bucket %s is being gathered: call f8_post_gather first",
                 call, i, b->name);
-        if (w->flavour == F8_DYNAMIC && group->num_tickets > 0)
+        if (w->flavour == F8_DYNAMIC && group->num_reading > 0)
             return error_set(F8_EBUSY,
                 "%s of weight %u%s%s while a precompute is open: call f8_wait first", call, i,
                 b ? " of bucket " : "", b ? b->name : "");

@@ -85,9 +85,16 @@ enum f8_format {
 /* How a weight is gathered. */
 enum f8_flavour {
     F8_DYNAMIC = 1,  /* float8; scale from the amax over all ranks */
-    F8_STATIC = 3,   /* float8; scale given at registration (2 is delayed scaling, to come) */
+    F8_DELAYED = 2,  /* float8; scale from a history of amaxes, which f8_sync extends */
+    F8_STATIC = 3,   /* float8; scale given at registration */
     F8_RAW = 4,      /* bytes unchanged: norms, biases */
     F8_RAW_BF16 = 5, /* fp32 source, gathered as bf16 */
+};
+
+/* How the next scale of a delayed weight follows from its amax history. */
+enum f8_history {
+    F8_HISTORY_MAX = 0,         /* from the largest of the window */
+    F8_HISTORY_MOST_RECENT = 1, /* from the newest */
 };
 
 /* What the gathered elements are, as f8_view reports it. */
@@ -189,8 +196,10 @@ struct f8_weight_desc {
     enum f8_dtype dtype;
     enum f8_flavour flavour;
     enum f8_format format;          /* float8 flavours; ignored for raw ones */
-    int power_of_two;               /* dynamic: round scales down to powers of two */
+    int power_of_two;               /* dynamic, delayed: round scales down to powers of two */
     float static_scale;             /* F8_STATIC: finite and > 0 */
+    uint32_t history_length;        /* F8_DELAYED: syncs that count, 1 to 1024; 0: 16 */
+    enum f8_history history;        /* F8_DELAYED */
     const struct f8_region *region; /* where the shard lies; may be NULL if the shard is empty */
     uint64_t offset;                /* of the shard in the region, in bytes */
 };
@@ -237,6 +246,19 @@ typedef uint64_t f8_ticket;
  * by this rank and not waited for; F8_ELIMIT: 16 tickets are open.
  */
 F8_API int f8_precompute(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket);
+
+/*
+ * Collective. Once a step, after the gathers: the amax that each delayed weight had in its last
+ * gather, over all ranks, enters its history, and its next scale follows from that. An amax that
+ * is zero or not finite keeps the scale, and is counted. Tickets and errors as f8_precompute.
+ */
+F8_API int f8_sync(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket);
+
+/*
+ * Collective. After weights were loaded anew (not trained on): forgets histories and precomputed
+ * scales; the next gather of each weight begins afresh. Tickets and errors as f8_precompute.
+ */
+F8_API int f8_invalidate(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket);
 
 /*
  * Waits for a ticket at most timeout_ms (F8_FOREVER: no limit). F8_OK or the collective's error;

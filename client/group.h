@@ -67,6 +67,8 @@ struct f8_group {
     uint32_t num_shared;                 /* shared buckets that have asked for a slot or hold one */
     uint64_t tickets[GROUP_MAX_TICKETS]; /* requests; 0: free */
     uint32_t num_tickets;                /* those, and those being sent */
+    bool reading[GROUP_MAX_TICKETS];     /* by ticket: a precompute, which reads shards */
+    uint32_t num_reading;                /* those, and those being sent */
     void *arena;                         /* owned: the mapping; NULL before the first seal */
     uint64_t arena_size;
 };

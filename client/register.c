@@ -93,6 +93,7 @@ static int check_shape(const struct f8_weight_desc *desc, uint32_t world_size, s
 static int check_capability(const struct f8_weight_desc *desc, const struct channel *channel)
 {
     static const enum f8_capability needed_by[] = {[F8_DYNAMIC] = F8_CAPABILITY_FLAVOUR_DYNAMIC,
+        [F8_DELAYED] = F8_CAPABILITY_FLAVOUR_DELAYED,
         [F8_STATIC] = F8_CAPABILITY_FLAVOUR_STATIC,
         [F8_RAW] = F8_CAPABILITY_FLAVOUR_RAW,
         [F8_RAW_BF16] = F8_CAPABILITY_FLAVOUR_RAW_BF16};
@@ -109,7 +110,8 @@ static int check_types(const struct f8_weight_desc *desc, struct weight *w)
     bool raw = desc->flavour == F8_RAW || desc->flavour == F8_RAW_BF16;
     if (f8_proto_dtype_size(desc->dtype) == 0)
         return error_set(F8_EINVAL, "weight %s: there is no dtype %d", desc->name, desc->dtype);
-    if (!raw && desc->flavour != F8_DYNAMIC && desc->flavour != F8_STATIC)
+    if (!raw && desc->flavour != F8_DYNAMIC && desc->flavour != F8_DELAYED &&
+        desc->flavour != F8_STATIC)
         return error_set(F8_EINVAL, "weight %s: there is no flavour %d", desc->name, desc->flavour);
     if (!raw && !f8_proto_format_name(desc->format))
         return error_set(
@@ -129,12 +131,17 @@ static void fill_weight_message(F8__Weight *message, const struct f8_weight_desc
     message->dtype = desc->dtype;
     message->flavour = desc->flavour;
     /* What the flavour does not use is not sent, so that ranks cannot disagree about it. */
-    bool dynamic = desc->flavour == F8_DYNAMIC;
-    if (dynamic || desc->flavour == F8_STATIC)
+    bool delayed = desc->flavour == F8_DELAYED, scaled = delayed || desc->flavour == F8_DYNAMIC;
+    if (scaled || desc->flavour == F8_STATIC)
         message->format = desc->format;
-    message->power_of_two = dynamic && desc->power_of_two != 0;
+    message->power_of_two = scaled && desc->power_of_two != 0;
     if (desc->flavour == F8_STATIC)
         memcpy(&message->static_scale, &desc->static_scale, sizeof(float));
+    if (delayed) {
+        message->history_length =
+            desc->history_length ? desc->history_length : F8_PROTO_HISTORY_LENGTH;
+        message->history_algorithm = desc->history;
+    }
     if (desc->region) {
         message->region = desc->region->id;
         message->offset = desc->offset;

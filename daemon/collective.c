@@ -266,15 +266,14 @@ int collective_seal(
         reason);
 }
 
-int collective_precompute(
-    struct member *member, uint64_t tag, uint64_t deadline_ms, struct reason *reason)
+int collective_of_group(struct member *member, enum round_kind kind, uint64_t tag,
+    uint64_t deadline_ms, struct reason *reason)
 {
     int status = check_member(member, GROUP_SEALED, reason);
     if (status < 0)
         return status;
     return ask(member,
-        &(struct round_request){.tag = tag, .kind = ROUND_PRECOMPUTE, .deadline_ms = deadline_ms},
-        reason);
+        &(struct round_request){.tag = tag, .kind = kind, .deadline_ms = deadline_ms}, reason);
 }
 
 int collective_gather(struct member *member, uint64_t tag, uint32_t bucket, uint64_t deadline_ms,

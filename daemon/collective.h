@@ -66,8 +66,9 @@ void collective_leave(struct member *member, bool died);
  */
 int collective_seal(
     struct member *member, uint64_t tag, const struct collective_seal *seal, struct reason *reason);
-int collective_precompute(
-    struct member *member, uint64_t tag, uint64_t deadline_ms, struct reason *reason);
+/* ROUND_PRECOMPUTE, ROUND_SYNC or ROUND_INVALIDATE. */
+int collective_of_group(struct member *member, enum round_kind kind, uint64_t tag,
+    uint64_t deadline_ms, struct reason *reason);
 int collective_gather(struct member *member, uint64_t tag, uint32_t bucket, uint64_t deadline_ms,
     struct reason *reason);
 int collective_pre_gather(struct member *member, uint32_t bucket, struct reason *reason);

@@ -16,10 +16,14 @@
 char *collective_describe(
     const struct group *group, enum round_kind kind, uint32_t bucket, char *buffer, size_t size)
 {
+    static const char *const names[] = {[ROUND_SEAL] = "the seal",
+        [ROUND_PRECOMPUTE] = "precompute",
+        [ROUND_SYNC] = "sync",
+        [ROUND_INVALIDATE] = "invalidate"};
     if (kind == ROUND_GATHER)
         (void)snprintf(buffer, size, "gather of %s", group->list->buckets[bucket].name);
     else
-        (void)snprintf(buffer, size, "%s", kind == ROUND_SEAL ? "the seal" : "precompute");
+        (void)snprintf(buffer, size, "%s", names[kind]);
     return buffer;
 }
 

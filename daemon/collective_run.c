@@ -56,6 +56,7 @@ void collective_write_task(const struct collective *collective, const struct mem
         .dtype = (enum f8k_dtype)w->dtype,
         .format = (enum f8k_format)w->format,
         .scale = group->scalings[weight].scale,
+        .take_amax = w->flavour == F8_PROTO_DELAYED,
     };
 }
 
@@ -81,8 +82,7 @@ static bool padding_task(const struct collective *collective, const struct membe
 bool collective_wants_amax(const struct collective *collective, uint32_t weight)
 {
     const struct group *group = collective->group;
-    return group->list->weights[weight].flavour == F8_PROTO_DYNAMIC &&
-           !group->scalings[weight].ready;
+    return scaling_wants_amax(&group->scalings[weight], &group->list->weights[weight]);
 }
 
 /* Whether the running round reduces the weight's amax. */
@@ -141,6 +141,7 @@ static uint32_t make_tasks(
     uint32_t count = 1;
     collective_write_task(collective, member, weight, run_place(collective), tasks);
     if (written_early(early, tasks)) {
+        take_amax(&run->weights[weight], early->amax);
         add_counts(&run->weights[weight].counts, &early->counts);
         count = 0;
     }
@@ -152,8 +153,7 @@ static void take_results(struct run *run)
 {
     for (uint32_t t = 0; t < run->work.num_tasks; t++) {
         struct run_weight *weight = &run->weights[run->task_weights[t]];
-        if (run->tasks[t].op == BACKEND_AMAX)
-            take_amax(weight, run->tasks[t].amax);
+        take_amax(weight, run->tasks[t].amax);
         add_counts(&weight->counts, &run->tasks[t].counts);
     }
 }
@@ -197,6 +197,8 @@ static void complete_gather(struct collective *collective)
         struct scaling *scaling = &group->scalings[run->first + i];
         const struct run_weight *result = &run->weights[run->first + i];
         memcpy(scales + i * sizeof(float), &scaling->scale, sizeof(float));
+        if (group->list->weights[run->first + i].flavour == F8_PROTO_DELAYED)
+            scaling_cast(scaling, result->amax);
         if (scaling_gathered(scaling, result->version, &result->counts))
             warn_stale(collective, run->first + i);
     }
@@ -205,10 +207,32 @@ static void complete_gather(struct collective *collective)
     collective->context->gathers++;
 }
 
+/* The rounds that read no shard: all they do is to move the state of every weight. */
+static void move_state(
+    struct group *group, void (*move)(struct scaling *scaling, const struct weight *weight))
+{
+    for (uint32_t w = 0; w < group->list->num_weights; w++)
+        if (group->list->weights[w].flavour == F8_PROTO_DELAYED || move == scaling_invalidate)
+            move(&group->scalings[w], &group->list->weights[w]);
+}
+
 static void end_run(struct collective *collective)
 {
-    if (collective->run.round.kind == ROUND_GATHER)
+    struct group *group = collective->group;
+    switch (collective->run.round.kind) {
+    case ROUND_GATHER:
         complete_gather(collective);
+        break;
+    case ROUND_SYNC:
+        move_state(group, scaling_sync);
+        group->syncs++;
+        break;
+    case ROUND_INVALIDATE:
+        move_state(group, scaling_invalidate);
+        break;
+    default:
+        break;
+    }
     round_finished(collective->rounds, F8_OK);
     collective_settle(collective);
 }
@@ -266,7 +290,7 @@ static void set_range(struct collective *collective)
     struct run *run = &collective->run;
     const struct weight_list *list = collective->group->list;
     run->first = 0;
-    run->count = list->num_weights;
+    run->count = run->round.kind == ROUND_PRECOMPUTE ? list->num_weights : 0;
     if (run->round.kind == ROUND_GATHER) {
         run->first = list->buckets[run->round.bucket].first;
         run->count = list->buckets[run->round.bucket].count;

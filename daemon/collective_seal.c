@@ -71,18 +71,16 @@ static int adopt_list(struct collective *collective)
     bool known = group->list && weights_compare(&old, &new, &ignored) == F8_OK;
     struct scaling *scalings = group->scalings;
     if (!known)
-        scalings = calloc(list->num_weights, sizeof(*scalings));
+        scalings = scaling_new(list);
     if (!scalings)
         return reason_set(
             &collective->refusal, F8_ENOMEM, "out of memory sealing group %s", group->name);
-    for (uint32_t w = 0; w < list->num_weights; w++)
-        if (known)
-            scaling_next_generation(&scalings[w], &list->weights[w]);
-        else
-            scaling_init(&scalings[w], &list->weights[w]);
+    for (uint32_t w = 0; w < list->num_weights && known; w++)
+        scaling_next_generation(&scalings[w], &list->weights[w]);
     if (!known) {
         free(group->scalings);
         group->scalings = scalings;
+        group->syncs = 0;
     }
     for (uint32_t r = 0; r < group->world_size; r++) {
         struct member *member = group_member_of(group, r);

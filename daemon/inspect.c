@@ -188,6 +188,24 @@ static void fill_weight(F8__WeightInfo *info, const struct group *group, uint32_
     info->nan = scaling->nan;
     info->stale = scaling->stale;
     info->bytes = weight_wire_bytes(weight);
+    info->syncs = scaling->delayed.syncs;
+    info->since_sync = scaling->delayed.since_sync;
+    info->kept = scaling->delayed.kept;
+    info->initialised = weight->flavour == F8_PROTO_DELAYED && scaling->ready;
+    info->history_length = weight->history_length;
+    info->history_algorithm = weight->history_algorithm;
+}
+
+/* The history of a delayed weight, newest first. */
+static bool fill_history(
+    struct page *page, F8__WeightInfo *info, const struct group *group, uint32_t index)
+{
+    const struct weight *weight = &group->list->weights[index];
+    info->n_history = weight->history_length;
+    info->history = grab(page, weight->history_length * sizeof(*info->history));
+    for (uint32_t i = 0; info->history && i < weight->history_length; i++)
+        info->history[i] = scaling_history(&group->scalings[index], weight, i);
+    return info->history;
 }
 
 static void add_weights(struct page *page, const struct group *group)
@@ -199,6 +217,8 @@ static void add_weights(struct page *page, const struct group *group)
         if (!info)
             return;
         fill_weight(info, group, w);
+        if (page->ask->view == F8__VIEW__AMAX && !fill_history(page, info, group, w))
+            return;
         put_row(page, info, (void ***)&page->reply->weights, &page->reply->n_weights);
     }
 }
@@ -224,8 +244,11 @@ static void fill_missing(F8__RoundInfo *info, const struct group *group, uint32_
 
 static void add_round(struct page *page, const struct group *group)
 {
-    static const char *const kinds[] = {
-        [ROUND_SEAL] = "seal", [ROUND_PRECOMPUTE] = "precompute", [ROUND_GATHER] = "gather"};
+    static const char *const kinds[] = {[ROUND_SEAL] = "seal",
+        [ROUND_PRECOMPUTE] = "precompute",
+        [ROUND_SYNC] = "sync",
+        [ROUND_INVALIDATE] = "invalidate",
+        [ROUND_GATHER] = "gather"};
     struct round_head head;
     if (!collective_head(group, &head) || !wants_row(page))
         return;
@@ -252,7 +275,7 @@ static void add_round(struct page *page, const struct group *group)
 /* The rows of one group in a view whose rows are groups, weights or rounds. */
 static void add_of_group(struct page *page, const struct group *group)
 {
-    if (page->ask->view == F8__VIEW__WEIGHTS)
+    if (page->ask->view == F8__VIEW__WEIGHTS || page->ask->view == F8__VIEW__AMAX)
         add_weights(page, group);
     else if (!matches(page->ask->name, group->name))
         return;
@@ -284,7 +307,7 @@ static size_t rows_of(const F8__InspectReply *reply)
 int session_inspect(struct session *session, const struct incoming *incoming, struct answer *answer)
 {
     const F8__Inspect *ask = incoming->request->inspect;
-    if (ask->view > F8__VIEW__ROUNDS)
+    if (ask->view > F8__VIEW__AMAX)
         return reason_set(&answer->reason, F8_EUNKNOWN, "view %d is not known to f8gatherd %s",
             (int)ask->view, F8_VERSION);
     answer->scratch = malloc(SCRATCH);

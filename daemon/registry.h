@@ -79,6 +79,7 @@ struct group {
     struct reason cause;           /* why it broke last; empty if it never did */
     uint64_t generation;           /* from 1 */
     uint64_t gathers;
+    uint64_t syncs;        /* that the state of its delayed weights has seen */
     uint64_t float8_bytes; /* gathered in float8 by one round of all buckets */
     uint32_t id;
     uint32_t world_size;

@@ -22,6 +22,8 @@
 enum round_kind {
     ROUND_SEAL,
     ROUND_PRECOMPUTE,
+    ROUND_SYNC,
+    ROUND_INVALIDATE,
     ROUND_GATHER,
 };
 

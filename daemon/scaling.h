@@ -15,30 +15,66 @@
 /* A version counts a weight's changes since its rank joined; this one is not known yet. */
 #define SCALING_VERSION_UNKNOWN 0
 
+/* What only a delayed weight has. */
+struct scaling_delayed {
+    uint32_t *history;   /* borrowed: a ring of amax bits, in the block of scaling_new */
+    uint32_t newest;     /* index of the newest */
+    uint32_t local;      /* bits: amax of the last gather, over its ranks; what a sync takes */
+    uint64_t syncs;      /* of this weight */
+    uint64_t since_sync; /* gathers since the last one: many mean that it was forgotten */
+    uint64_t kept;       /* syncs that kept the scale: the amax was zero or not finite */
+};
+
 struct scaling {
     uint64_t version;       /* of the values last gathered or reduced */
     uint64_t scale_version; /* of the values that a precomputed scale was made from */
     uint64_t gathers;
     uint64_t saturated, nan; /* elements, over all gathers */
     uint64_t stale;          /* gathers with a scale older than the values */
-    float scale;             /* last used or precomputed */
-    uint32_t amax;           /* bits; last reduced */
+    struct scaling_delayed delayed;
+    float scale;   /* last used or precomputed */
+    uint32_t amax; /* bits; last reduced */
     bool amax_seen, scale_seen;
-    bool ready; /* the next cast takes `scale` as it is: static, or precomputed */
+    bool precomputed; /* `scale` is from the batched reduction */
+    bool ready; /* the next cast takes `scale` as it is: static, precomputed, or initialised */
 };
 
-/* The state of a weight that was never gathered. */
-void scaling_init(struct scaling *scaling, const struct weight *weight);
+/*
+ * The states of a list's weights, none of which was gathered yet; NULL if memory is short. One
+ * block, histories and all: ended with free().
+ */
+struct scaling *scaling_new(const struct weight_list *list);
 
 /* A new generation: what was precomputed from other ranks' values is not used again. */
 void scaling_next_generation(struct scaling *scaling, const struct weight *weight);
 
-/* The batched reduction gave this amax for values of this version. */
+/* Whether a gather must reduce the weight's amax before it can cast. */
+bool scaling_wants_amax(const struct scaling *scaling, const struct weight *weight);
+
+/* The batched reduction gave this amax for values of this version. Dynamic weights. */
 void scaling_precomputed(
     struct scaling *scaling, const struct weight *weight, uint32_t amax, uint64_t version);
 
-/* The reduction inside a gather gave this amax: the scale is for that gather alone. */
+/*
+ * The reduction inside a gather gave this amax. Dynamic: the scale is for that gather alone.
+ * Delayed: it seeds the history, and the scale holds until the next sync.
+ */
 void scaling_in_gather(struct scaling *scaling, const struct weight *weight, uint32_t amax);
+
+/* A delayed weight was cast, and this is its amax over the ranks of the gather. */
+void scaling_cast(struct scaling *scaling, uint32_t amax);
+
+/*
+ * A sync of a delayed weight: the amax of its last gather enters the history, which gives the
+ * next scale. Nothing happens to a weight that has no seed yet.
+ */
+void scaling_sync(struct scaling *scaling, const struct weight *weight);
+
+/* The weight was loaded anew: the next gather seeds it, or computes its scale. */
+void scaling_invalidate(struct scaling *scaling, const struct weight *weight);
+
+/* The i-th newest amax of the history, i < history_length. */
+uint32_t scaling_history(const struct scaling *scaling, const struct weight *weight, uint32_t i);
 
 /*
  * The weight was gathered, with values of this version. True if that was with a scale that was

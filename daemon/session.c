@@ -201,6 +201,8 @@ static session_handler *const handlers[] = {
     [F8__REQUEST__BODY_QUIESCE] = session_quiesce,
     [F8__REQUEST__BODY_WEIGHT_MOVE] = session_weight_move,
     [F8__REQUEST__BODY_INSPECT] = session_inspect,
+    [F8__REQUEST__BODY_SYNC] = session_sync,
+    [F8__REQUEST__BODY_INVALIDATE] = session_invalidate,
 };
 
 static int dispatch(struct session *session, const struct incoming *incoming, struct answer *answer)

@@ -38,17 +38,34 @@ int session_seal(struct session *session, const struct incoming *incoming, struc
         &answer->reason);
 }
 
+/* A collective of the whole group: they differ in their kind only. */
+static int of_group(struct session *session, const struct incoming *incoming,
+    const F8__Precompute *message, enum round_kind kind, struct answer *answer)
+{
+    struct member *member;
+    int status =
+        session_generation(session, message->group, message->generation, &member, &answer->reason);
+    if (status < 0)
+        return status;
+    return collective_of_group(
+        member, kind, incoming->request->id, message->deadline_ms, &answer->reason);
+}
+
 int session_precompute(
     struct session *session, const struct incoming *incoming, struct answer *answer)
 {
-    const F8__Precompute *precompute = incoming->request->precompute;
-    struct member *member;
-    int status = session_generation(
-        session, precompute->group, precompute->generation, &member, &answer->reason);
-    if (status < 0)
-        return status;
-    return collective_precompute(
-        member, incoming->request->id, precompute->deadline_ms, &answer->reason);
+    return of_group(session, incoming, incoming->request->precompute, ROUND_PRECOMPUTE, answer);
+}
+
+int session_sync(struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    return of_group(session, incoming, incoming->request->sync, ROUND_SYNC, answer);
+}
+
+int session_invalidate(
+    struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    return of_group(session, incoming, incoming->request->invalidate, ROUND_INVALIDATE, answer);
 }
 
 int session_pre_gather(
@@ -122,6 +139,7 @@ static void fill_seal(const struct group *group, struct answer *answer)
     F8__SealReply *reply = &answer->body.seal;
     f8__seal_reply__init(reply);
     reply->arena_size = group->arena->size;
+    reply->syncs = group->syncs;
     answer->reply.body_case = F8__REPLY__BODY_SEAL;
     answer->reply.seal = reply;
     answer->fd = group->arena->fd;

@@ -70,7 +70,7 @@ void session_stop_waiting(struct session *session);
 
 /* session_collective.c */
 session_handler session_seal, session_precompute, session_pre_gather, session_gather,
-    session_release, session_changed, session_quiesce;
+    session_release, session_changed, session_quiesce, session_sync, session_invalidate;
 
 /* The same, if it takes part in that generation: F8_ESTALE. */
 int session_generation(const struct session *session, uint32_t group, uint64_t generation,

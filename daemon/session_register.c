@@ -142,6 +142,12 @@ static int convert_weight(
         return reason_set(reason, F8_EINVAL,
             "weight %.255s has dtype %u, flavour %u, format %u: no such values", message->name,
             message->dtype, message->flavour, message->format);
+    if (message->history_length > F8_PROTO_MAX_HISTORY_LENGTH ||
+        message->history_algorithm > UINT8_MAX)
+        return reason_set(reason, F8_EINVAL,
+            "weight %.255s has an amax history of %u by algorithm %u: at most %d are possible",
+            message->name, message->history_length, message->history_algorithm,
+            F8_PROTO_MAX_HISTORY_LENGTH);
     *ret_weight = (struct weight){
         .ndim = (uint32_t)message->n_shape,
         .dtype = (uint8_t)message->dtype,
@@ -149,6 +155,8 @@ static int convert_weight(
         .format = (uint8_t)message->format,
         .power_of_two = message->power_of_two,
         .static_bits = message->static_scale,
+        .history_length = (uint16_t)message->history_length,
+        .history_algorithm = (uint8_t)message->history_algorithm,
     };
     memcpy(ret_weight->shape, message->shape, message->n_shape * sizeof(message->shape[0]));
     return F8_OK;

@@ -36,7 +36,8 @@ void weights_unref(struct weight_list *list)
 
 bool weight_is_float8(const struct weight *weight)
 {
-    return weight->flavour == F8_PROTO_DYNAMIC || weight->flavour == F8_PROTO_STATIC;
+    return weight->flavour == F8_PROTO_DYNAMIC || weight->flavour == F8_PROTO_DELAYED ||
+           weight->flavour == F8_PROTO_STATIC;
 }
 
 uint64_t weight_shard_rows(const struct weight *weight, uint32_t world_size, uint32_t rank)
@@ -112,6 +113,15 @@ static int check_flavour(const char *name, const struct weight *weight, struct r
             "weight %s has float8 format %u, known are 1 (e4m3fn) "
             "and 2 (e5m2)",
             name, weight->format);
+    if (weight->flavour == F8_PROTO_DELAYED &&
+        (weight->history_length < 1 || weight->history_length > F8_PROTO_MAX_HISTORY_LENGTH))
+        return reason_set(reason, F8_EINVAL,
+            "weight %s has an amax history of %u, allowed are 1 to %d", name,
+            weight->history_length, F8_PROTO_MAX_HISTORY_LENGTH);
+    if (weight->flavour == F8_PROTO_DELAYED && !f8_proto_history_name(weight->history_algorithm))
+        return reason_set(reason, F8_EINVAL,
+            "weight %s has history algorithm %u, known are 0 (max) and 1 (most-recent)", name,
+            weight->history_algorithm);
     float scale;
     memcpy(&scale, &weight->static_bits, sizeof(scale));
     if (weight->flavour == F8_PROTO_STATIC && !(isfinite(scale) && scale > 0))
@@ -182,8 +192,10 @@ int weights_add(struct weight_list *list, const char *name, const struct weight 
         added.format = 0;
     if (added.flavour != F8_PROTO_STATIC)
         added.static_bits = 0;
-    if (added.flavour != F8_PROTO_DYNAMIC)
+    if (added.flavour != F8_PROTO_DYNAMIC && added.flavour != F8_PROTO_DELAYED)
         added.power_of_two = false;
+    if (added.flavour != F8_PROTO_DELAYED)
+        added.history_length = added.history_algorithm = 0;
     list->weights[list->num_weights++] = added;
     return F8_OK;
 }

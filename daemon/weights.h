@@ -25,7 +25,9 @@ struct weight {
     uint32_t ndim;
     uint32_t bucket;                      /* WEIGHT_NO_BUCKET until it is in one */
     uint32_t static_bits;                 /* of the fp32 scale */
+    uint16_t history_length;              /* delayed */
     uint8_t dtype, flavour, format, wire; /* f8_proto_... */
+    uint8_t history_algorithm;            /* delayed: f8_proto_history */
     bool power_of_two;
 };
 

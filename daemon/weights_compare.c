@@ -13,16 +13,20 @@
 static void describe(const struct weight *weight, char *buffer, size_t size)
 {
     char shape[SHAPE_TEXT];
-    (void)snprintf(buffer, size, "%s %s %s %s%s", f8_proto_dtype_name(weight->dtype),
+    int used = snprintf(buffer, size, "%s %s %s %s%s", f8_proto_dtype_name(weight->dtype),
         weight_shape_text(weight, shape, sizeof(shape)), f8_proto_flavour_name(weight->flavour),
         f8_proto_wire_name(weight->wire), weight->power_of_two ? " power-of-two" : "");
+    if (weight->flavour == F8_PROTO_DELAYED && used > 0 && (size_t)used < size)
+        (void)snprintf(buffer + used, size - (size_t)used, " history %u %s", weight->history_length,
+            f8_proto_history_name(weight->history_algorithm));
 }
 
 static bool same_weight(const struct weight *a, const struct weight *b)
 {
     return a->ndim == b->ndim && memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0])) == 0 &&
            a->dtype == b->dtype && a->flavour == b->flavour && a->format == b->format &&
-           a->power_of_two == b->power_of_two;
+           a->power_of_two == b->power_of_two && a->history_length == b->history_length &&
+           a->history_algorithm == b->history_algorithm;
 }
 
 static int compare_weight(const struct weights_party *a, const struct weights_party *b,

@@ -86,10 +86,18 @@ const char *f8_proto_format_name(uint32_t format)
 const char *f8_proto_flavour_name(uint32_t flavour)
 {
     static const char *const names[] = {[F8_PROTO_DYNAMIC] = "dynamic",
+        [F8_PROTO_DELAYED] = "delayed",
         [F8_PROTO_STATIC] = "static",
         [F8_PROTO_RAW] = "raw",
         [F8_PROTO_RAW_BF16] = "raw-bf16"};
     return flavour < sizeof(names) / sizeof(names[0]) ? names[flavour] : NULL;
+}
+
+const char *f8_proto_history_name(uint32_t algorithm)
+{
+    static const char *const names[] = {
+        [F8_PROTO_HISTORY_MAX] = "max", [F8_PROTO_HISTORY_MOST_RECENT] = "most-recent"};
+    return algorithm < sizeof(names) / sizeof(names[0]) ? names[algorithm] : NULL;
 }
 
 const char *f8_proto_wire_name(uint32_t wire)

@@ -20,6 +20,10 @@
 /* Longest job, group, bucket or weight name, in bytes. */
 #define F8_PROTO_MAX_NAME 255
 
+/* The amax history of a delayed weight: its length if none is given, and the longest. */
+#define F8_PROTO_HISTORY_LENGTH     16
+#define F8_PROTO_MAX_HISTORY_LENGTH 1024
+
 /* Most dimensions of a weight. */
 #define F8_PROTO_MAX_DIMS 8
 
@@ -35,6 +39,7 @@
     X(ARENA_MEMFD, "arena.memfd")                                                                  \
     X(REGION_MEMFD, "region.memfd")                                                                \
     X(FLAVOUR_DYNAMIC, "flavour.dynamic")                                                          \
+    X(FLAVOUR_DELAYED, "flavour.delayed")                                                          \
     X(FLAVOUR_STATIC, "flavour.static")                                                            \
     X(FLAVOUR_RAW, "flavour.raw")                                                                  \
     X(FLAVOUR_RAW_BF16, "flavour.raw-bf16")                                                        \
@@ -110,9 +115,14 @@ enum f8_proto_format {
 };
 enum f8_proto_flavour {
     F8_PROTO_DYNAMIC = 1,
+    F8_PROTO_DELAYED = 2,
     F8_PROTO_STATIC = 3,
     F8_PROTO_RAW = 4,
     F8_PROTO_RAW_BF16 = 5,
+};
+enum f8_proto_history {
+    F8_PROTO_HISTORY_MAX = 0,
+    F8_PROTO_HISTORY_MOST_RECENT = 1,
 };
 enum f8_proto_wire {
     F8_PROTO_WIRE_F32 = 1,
@@ -134,6 +144,7 @@ const char *f8_proto_dtype_name(uint32_t dtype);
 const char *f8_proto_format_name(uint32_t format);
 const char *f8_proto_flavour_name(uint32_t flavour);
 const char *f8_proto_wire_name(uint32_t wire);
+const char *f8_proto_history_name(uint32_t algorithm);
 
 /*
  * Bytes that a gathered weight takes in its place: world_size chunks of padded rows, rounded up
