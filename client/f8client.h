@@ -172,8 +172,9 @@ F8_API int f8_region_free(struct f8_region *region);
 
 /*
  * Joins group `name` (at most 255 bytes) as `rank` of `world_size`, and gives it in *ret_group.
- * A client may be in one group. Does not wait for the other ranks.
- * F8_EEXIST: another process holds that rank; F8_EMISMATCH: the group has another world size.
+ * A client may be in several groups; their collectives run side by side. Does not wait for the
+ * other ranks. F8_EEXIST: another process holds that rank; F8_EMISMATCH: the group has another
+ * world size.
  */
 F8_API int f8_group_join(struct f8_client *client, const char *name, uint32_t rank,
     uint32_t world_size, struct f8_group **ret_group);
@@ -195,11 +196,19 @@ struct f8_weight_desc {
     uint64_t shape[F8_MAX_DIMS];
     enum f8_dtype dtype;
     enum f8_flavour flavour;
-    enum f8_format format;          /* float8 flavours; ignored for raw ones */
-    int power_of_two;               /* dynamic, delayed: round scales down to powers of two */
-    float static_scale;             /* F8_STATIC: finite and > 0 */
-    uint32_t history_length;        /* F8_DELAYED: syncs that count, 1 to 1024; 0: 16 */
-    enum f8_history history;        /* F8_DELAYED */
+    enum f8_format format;   /* float8 flavours; ignored for raw ones */
+    int power_of_two;        /* dynamic, delayed: round scales down to powers of two */
+    float static_scale;      /* F8_STATIC: finite and > 0 */
+    uint32_t history_length; /* F8_DELAYED: syncs that count, 1 to 1024; 0: 16 */
+    enum f8_history history; /* F8_DELAYED */
+    /*
+     * dynamic, delayed: the group over whose ranks the amax is taken; NULL: the weight's own. On a
+     * data x tensor parallel mesh it is a group of all the ranks that shard the weight, which has
+     * no weights of its own and is sealed after those whose weights name it; f8_precompute,
+     * f8_sync and f8_invalidate of such a weight are asked of that group. A group's weights may
+     * name one such group besides their own.
+     */
+    const struct f8_group *amax_group;
     const struct f8_region *region; /* where the shard lies; may be NULL if the shard is empty */
     uint64_t offset;                /* of the shard in the region, in bytes */
 };
@@ -222,11 +231,26 @@ struct f8_bucket_desc {
 F8_API int f8_register(struct f8_group *group, const struct f8_weight_desc *weights,
     uint32_t num_weights, const struct f8_bucket_desc *buckets, uint32_t num_buckets);
 
+/* Where the scaling state of delayed weights comes from. */
+enum f8_state {
+    F8_STATE_FRESH = 0,    /* nothing is known; what was stored for the group is dropped */
+    F8_STATE_CONTINUE = 1, /* what the daemon has stored for this job and group */
+    F8_STATE_IMPORT = 2,   /* what f8_export gave, such as from a checkpoint */
+};
+
+/* As f8_seal_options.syncs: whatever is stored. */
+#define F8_ANY_SYNCS UINT64_MAX
+
 /* Settings of f8_seal; all ranks must give the same. Zero-initialise. */
 struct f8_seal_options {
     uint32_t slots;      /* shared slots; must be > 0 if any bucket is shared; see f8_release */
     int poison;          /* nonzero: freed places are filled with NaN bytes, to find stale reads */
     int64_t deadline_ms; /* F8_DEFAULT_DEADLINE or milliseconds */
+    enum f8_state state;
+    uint64_t
+        syncs; /* F8_STATE_CONTINUE: the number of syncs that the stored state must have seen */
+    const void *import; /* F8_STATE_IMPORT: import_size bytes */
+    size_t import_size;
 };
 
 /*
@@ -236,6 +260,18 @@ struct f8_seal_options {
  * waited for.
  */
 F8_API int f8_seal(struct f8_group *group, const struct f8_seal_options *options);
+
+/*
+ * The number of syncs that the state of the group's delayed weights has seen: after a restart, one
+ * more than the trainer remembers means that its last f8_sync did happen.
+ */
+F8_API int f8_syncs(struct f8_group *group, uint64_t *ret_syncs);
+
+/*
+ * The scaling state of the group, as of its last sync, in the form of docs/state.md, for a
+ * checkpoint. *ret_data is malloc'ed and the caller's to free.
+ */
+F8_API int f8_export(struct f8_group *group, void **ret_data, size_t *ret_size);
 
 /* A collective under way that f8_wait or f8_test completes. */
 typedef uint64_t f8_ticket;

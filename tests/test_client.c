@@ -185,7 +185,7 @@ static const struct f8_weight_desc good_weight = {.name = "w",
 static void spoil_weight(int row, struct f8_weight_desc *weight, const char **ret_text)
 {
     static const char *const texts[] = {"weight's name is missing", "has 0 dimensions",
-        "has 9 dimensions", "no dtype 9", "no flavour 2", "no float8 format 0",
+        "has 9 dimensions", "no dtype 9", "no flavour 9", "no float8 format 0",
         "more than 2^48 elements", "more than 2^48 elements"};
     *ret_text = texts[row];
     switch (row) {
@@ -202,7 +202,7 @@ static void spoil_weight(int row, struct f8_weight_desc *weight, const char **re
         weight->dtype = (enum f8_dtype)9;
         break;
     case 4:
-        weight->flavour = (enum f8_flavour)2;
+        weight->flavour = (enum f8_flavour)9;
         break;
     case 5:
         weight->format = (enum f8_format)0;

@@ -126,7 +126,7 @@ START_TEST(too_many_tickets)
     hold_back(&rank, F8__REQUEST__BODY_PRECOMPUTE);
     for (int i = 0; i < 16; i++)
         ck_assert_int_eq(f8_precompute(rank.group, 0, &ticket), F8_OK);
-    assert_fails(f8_precompute(rank.group, 0, &ticket), F8_ELIMIT, "16 precomputes");
+    assert_fails(f8_precompute(rank.group, 0, &ticket), F8_ELIMIT, "16 tickets");
     one_rank_stop(&rank);
 }
 END_TEST
