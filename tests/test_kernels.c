@@ -363,6 +363,21 @@ START_TEST(dequantise_all_codes_and_any_size)
 }
 END_TEST
 
+/* Each scale with all codes, several times over, and a tail that fills no vector. */
+START_TEST(dequantise_large_arrays)
+{
+    const struct f8k_ops *ops = f8k_variant((size_t)_i);
+    struct rng rng = {.state = 7};
+    for (size_t s = 0; s < SCALES; s++)
+        for (size_t d = 0; d < 3; d++)
+            for (size_t f = 0; f < 2; f++) {
+                size_t count = 1000 + rng_below(&rng, s % 8 ? 100 : LARGE_COUNT - 1000);
+                float scale = rng_below(&rng, 2) ? pattern_scale(s) : -pattern_scale(s);
+                check_dequantise(ops, &rng, all_formats[f], all_dtypes[d], count, scale);
+            }
+}
+END_TEST
+
 START_TEST(to_bf16_any_size)
 {
     const struct f8k_ops *ops = f8k_variant((size_t)_i);
@@ -426,6 +441,7 @@ static Suite *kernels_suite(void)
     tcase_add_checked_fixture(large, open_large_buffers, close_buffers);
     tcase_set_timeout(large, 120);
     tcase_add_loop_test(large, cast_large_arrays, 0, variants);
+    tcase_add_loop_test(large, dequantise_large_arrays, 0, variants);
     suite_add_tcase(suite, large);
     return suite;
 }
