@@ -14,6 +14,10 @@
 #define AVX2        __attribute__((target("avx2,f16c,fma")))
 #define AVX2_INLINE static inline __attribute__((always_inline, target("avx2,f16c,fma")))
 
+/* Before a loop over a few vectors: at -O2 gcc would leave it a loop through memory, four times
+ * slower. */
+#define UNROLLED _Pragma("GCC unroll 8")
+
 enum {
     VECTOR = 32, /* bytes */
 };

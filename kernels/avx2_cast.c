@@ -19,10 +19,6 @@
 
 #include "kernels/avx2.h"
 
-/* Before a loop over the vectors of a block: at -O2 gcc would leave it a loop through memory,
- * four times slower. */
-#define UNROLLED _Pragma("GCC unroll 4")
-
 enum {
     BLOCK = 32,           /* elements of one step: 32 bytes of float8 */
     PREFETCH_AHEAD = 512, /* bytes */

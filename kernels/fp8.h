@@ -146,8 +146,8 @@ static inline uint16_t f8k_to_bf16(float value)
     return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-/* fp32 bits of an fp16, exact; a NaN keeps its sign and payload and becomes quiet (as F16C does).
- */
+/* fp32 bits of an fp16, exact; a NaN keeps its sign and payload, and is as quiet as it was (F16C
+ * makes it quiet). */
 static inline uint32_t f8k_f16_bits(uint16_t f16)
 {
     uint32_t sign = (uint32_t)(f16 >> 15) << 31;

@@ -52,15 +52,19 @@ static void fill_random(struct rng *rng, enum f8k_dtype dtype, void *dst, size_t
         set_element(dtype, dst, i, random_element(rng, dtype));
 }
 
+/* Whether all are CANARY: the first is, and each equals the next. Fast under sanitizers too. */
+static bool untouched(const uint8_t *bytes, size_t count)
+{
+    return count == 0 || (*bytes == CANARY && memcmp(bytes, bytes + 1, count - 1) == 0);
+}
+
 /* Whether the bytes of target outside [dst, dst + bytes) are as they were. Check's own assertions
  * cost a write each, so loops over bytes ask first and assert once. */
 static bool surroundings_intact(const void *dst, size_t bytes)
 {
-    const uint8_t *begin = dst, *end = begin + bytes;
-    for (const uint8_t *p = target.low; p < target.low + target.size; p++)
-        if ((p < begin || p >= end) && *p != CANARY)
-            return false;
-    return true;
+    const uint8_t *begin = bytes ? dst : target.low, *end = begin + bytes;
+    return untouched(target.low, (size_t)(begin - target.low)) &&
+           untouched(end, (size_t)(target.low + target.size - end));
 }
 
 /* One element after the other, apart from all variants. */
@@ -359,6 +363,21 @@ START_TEST(dequantise_all_codes_and_any_size)
 }
 END_TEST
 
+/* Each scale with all codes, several times over, and a tail that fills no vector. */
+START_TEST(dequantise_large_arrays)
+{
+    const struct f8k_ops *ops = f8k_variant((size_t)_i);
+    struct rng rng = {.state = 7};
+    for (size_t s = 0; s < SCALES; s++)
+        for (size_t d = 0; d < 3; d++)
+            for (size_t f = 0; f < 2; f++) {
+                size_t count = 1000 + rng_below(&rng, s % 8 ? 100 : LARGE_COUNT - 1000);
+                float scale = rng_below(&rng, 2) ? pattern_scale(s) : -pattern_scale(s);
+                check_dequantise(ops, &rng, all_formats[f], all_dtypes[d], count, scale);
+            }
+}
+END_TEST
+
 START_TEST(to_bf16_any_size)
 {
     const struct f8k_ops *ops = f8k_variant((size_t)_i);
@@ -422,6 +441,7 @@ static Suite *kernels_suite(void)
     tcase_add_checked_fixture(large, open_large_buffers, close_buffers);
     tcase_set_timeout(large, 120);
     tcase_add_loop_test(large, cast_large_arrays, 0, variants);
+    tcase_add_loop_test(large, dequantise_large_arrays, 0, variants);
     suite_add_tcase(suite, large);
     return suite;
 }
