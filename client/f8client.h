@@ -130,6 +130,12 @@ struct f8_connect_options {
 F8_API int f8_connect(const struct f8_connect_options *options, struct f8_client **ret_client);
 
 /*
+ * Whether the daemon has a capability, such as "flavour.static": *ret_has becomes 1 or 0, and 0 for
+ * a name that this library does not know. docs/protocol.md lists the names.
+ */
+F8_API int f8_capability(struct f8_client *client, const char *name, int *ret_has);
+
+/*
  * Ends the connection and frees the client, its groups, regions and mappings; NULL is allowed.
  * Leaving a sealed group breaks it for its other ranks (they may still use what they hold).
  * Must be the last call on the client; other threads' waits must have ended.

@@ -89,6 +89,20 @@ static int check_shape(const struct f8_weight_desc *desc, uint32_t world_size, s
     return F8_OK;
 }
 
+/* An older daemon may lack a flavour: better told here than as an unknown number there. */
+static int check_capability(const struct f8_weight_desc *desc, const struct channel *channel)
+{
+    static const enum f8_capability needed_by[] = {[F8_DYNAMIC] = F8_CAPABILITY_FLAVOUR_DYNAMIC,
+        [F8_STATIC] = F8_CAPABILITY_FLAVOUR_STATIC,
+        [F8_RAW] = F8_CAPABILITY_FLAVOUR_RAW,
+        [F8_RAW_BF16] = F8_CAPABILITY_FLAVOUR_RAW_BF16};
+    enum f8_capability needed = needed_by[desc->flavour];
+    if (channel_can(channel, needed))
+        return F8_OK;
+    return error_set(F8_EVERSION, "weight %s needs %s, which f8gatherd %s at %s lacks", desc->name,
+        f8_proto_capabilities[needed], channel_daemon_version(channel), channel_socket(channel));
+}
+
 /* Types and flavour; what they mean together, the daemon checks. */
 static int check_types(const struct f8_weight_desc *desc, struct weight *w)
 {
@@ -136,6 +150,8 @@ static int add_weight(struct registration *r, uint32_t index)
         status = check_shape(desc, r->group->world_size, w);
     if (status == F8_OK)
         status = check_types(desc, w);
+    if (status == F8_OK)
+        status = check_capability(desc, r->group->client->channel);
     if (status == F8_OK && desc->region && desc->region->client != r->group->client)
         status = error_set(F8_EREGION, "weight %s lies in a region of another client", desc->name);
     if (status != F8_OK)
