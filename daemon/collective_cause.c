@@ -131,6 +131,7 @@ static void explain(
         append(reason, " %s; group %s is broken from collective %" PRIu64 " on",
             cause->trouble == ROUND_RANK_DIED ? "died" : "left", group->name, cause->number);
         break;
+    case ROUND_OTHER_GROUP:
     case ROUND_RUN_FAILED:
         *reason = collective->refusal;
         break;

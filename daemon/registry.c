@@ -198,6 +198,14 @@ void registry_count(const struct registry *registry, struct registry_totals *ret
     *ret_totals = totals;
 }
 
+struct group *registry_group_of(const struct job *job, uint32_t id)
+{
+    struct group *group = job->groups;
+    while (group && group->id != id)
+        group = group->next;
+    return group;
+}
+
 struct group *registry_find_group(const struct job *job, const char *name)
 {
     struct group *group = job->groups;
@@ -235,6 +243,9 @@ void registry_free_group(struct group *group)
     while (*link != group)
         link = &(*link)->next;
     *link = group->next;
+    group_unlink(group);
+    while (group->sources)
+        group_unlink(group->sources);
     group_bury(group);
     if (group->arena)
         registry_discharge_arena(job, group->arena->size);

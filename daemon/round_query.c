@@ -42,6 +42,7 @@ bool round_head(const struct rounds *rounds, struct round_head *ret_head)
         .deadline = record->deadline,
         .running = rounds->running,
         .complete = record->joined == rounds->num_ranks,
+        .outside = rounds->paused || rounds->later,
     };
     return true;
 }

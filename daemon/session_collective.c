@@ -29,7 +29,7 @@ int session_seal(struct session *session, const struct incoming *incoming, struc
         session_generation(session, seal->group, seal->generation, &member, &answer->reason);
     if (status < 0)
         return status;
-    if (session->registering)
+    if (member->registering)
         return reason_set(&answer->reason, F8_EORDER,
             "rank %u asked for the seal in the middle of a registration", member->rank);
     return collective_seal(member, incoming->request->id,
