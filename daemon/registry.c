@@ -192,7 +192,7 @@ void registry_count(const struct registry *registry, struct registry_totals *ret
         totals.arena_bytes += job->arena_bytes;
         for (const struct group *group = job->groups; group; group = group->next) {
             totals.groups++;
-            totals.weights += group->list ? group->list->num_weights : 0;
+            totals.weights += group->list && !group->sources ? group->list->num_weights : 0;
         }
     }
     *ret_totals = totals;

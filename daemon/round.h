@@ -199,6 +199,9 @@ bool round_reads(const struct rounds *rounds, uint32_t rank, uint32_t bucket);
 /* Whether the rank has an open collective of this kind. */
 bool round_asked(const struct rounds *rounds, uint32_t rank, enum round_kind kind);
 
+/* Whether the rank has any open collective. */
+bool round_is_open(const struct rounds *rounds, uint32_t rank);
+
 /* Number of collectives that have ended well. */
 uint64_t round_completed(const struct rounds *rounds);
 

@@ -76,6 +76,11 @@ bool round_asked(const struct rounds *rounds, uint32_t rank, enum round_kind kin
     return false;
 }
 
+bool round_is_open(const struct rounds *rounds, uint32_t rank)
+{
+    return rank_at(rounds, rank)->next > rounds->head;
+}
+
 uint64_t round_completed(const struct rounds *rounds)
 {
     return rounds->completed;

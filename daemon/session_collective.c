@@ -138,11 +138,11 @@ static void fill_seal(const struct group *group, struct answer *answer)
 {
     F8__SealReply *reply = &answer->body.seal;
     f8__seal_reply__init(reply);
-    reply->arena_size = group->arena->size;
+    reply->arena_size = group->arena ? group->arena->size : 0;
     reply->syncs = group->syncs;
     answer->reply.body_case = F8__REPLY__BODY_SEAL;
     answer->reply.seal = reply;
-    answer->fd = group->arena->fd;
+    answer->fd = group->arena ? group->arena->fd : -1;
 }
 
 void session_answer_collective(
