@@ -10,6 +10,17 @@
  *                 then per bucket f8_gather ... f8_post_gather ... use ... f8_release
  *     f8_close
  *
+ * On a data x tensor parallel mesh, per rank: group "dp@tp=0" of the ranks that hold the same
+ * tensor parallel part gathers, group "mesh" of all ranks takes the amaxes.
+ *
+ *     f8_group_join of both -> f8_register to dp@tp=0, where the weights name mesh as their
+ *     amax_group -> f8_seal of dp@tp=0, then of mesh
+ *     each step:  f8_changed of dp@tp=0, f8_precompute of mesh + f8_wait, the gathers of dp@tp=0;
+ *                 with delayed weights then, all gathers waited for, f8_sync of mesh + f8_wait
+ *     if either breaks, both do: f8_group_rejoin of both, f8_seal as above
+ *
+ * Pipeline stages and replicas (HSDP) are groups of their own, side by side.
+ *
  * Results. Every int function returns F8_OK (0) or a negative F8_E... of proto/status.h. On
  * failure the ret_ outputs are untouched and f8_error_text() of the calling thread says what was
  * wrong, with names and values.
@@ -27,11 +38,12 @@
  *
  * Order. All ranks of a group must ask for the same collectives (seal, precompute, gather) in the
  * same order, as with NCCL; unlike NCCL, a difference is an error on every rank that names both.
+ * Between groups there is no order but what amax groups ask for.
  *
  * Ownership of shards. From f8_precompute, f8_pre_gather or f8_gather on, the daemon may read the
  * shards concerned and the caller must not write them. They are the caller's again when the wait
  * for that request returns, with success or failure: f8_post_gather for a gather and its
- * pre-gather, f8_wait for a ticket, f8_quiesce for all of them.
+ * pre-gather, f8_wait for a ticket, f8_quiesce for all of a group's.
  */
 #ifndef F8CLIENT_H
 #define F8CLIENT_H
@@ -173,15 +185,17 @@ F8_API int f8_region_free(struct f8_region *region);
 /*
  * Joins group `name` (at most 255 bytes) as `rank` of `world_size`, and gives it in *ret_group.
  * A client may be in several groups; their collectives run side by side. Does not wait for the
- * other ranks. F8_EEXIST: another process holds that rank; F8_EMISMATCH: the group has another
- * world size.
+ * other ranks. F8_EEXIST: another process holds that rank, or this client is in that group;
+ * F8_EMISMATCH: the group has another world size; F8_ELIMIT: the client is in as many groups as the
+ * daemon allows.
  */
 F8_API int f8_group_join(struct f8_client *client, const char *name, uint32_t rank,
     uint32_t world_size, struct f8_group **ret_group);
 
 /*
  * After a failure broke the group: joins its next generation. Weights and buckets that this rank
- * registered are kept, versions restart, views held become stale. f8_seal must follow.
+ * registered are kept, with the amax groups that they name; versions restart, views held become
+ * stale. f8_seal must follow. A group and the amax group that its weights name break together.
  */
 F8_API int f8_group_rejoin(struct f8_group *group);
 
@@ -203,10 +217,11 @@ struct f8_weight_desc {
     enum f8_history history; /* F8_DELAYED */
     /*
      * dynamic, delayed: the group over whose ranks the amax is taken; NULL: the weight's own. On a
-     * data x tensor parallel mesh it is a group of all the ranks that shard the weight, which has
-     * no weights of its own and is sealed after those whose weights name it; f8_precompute,
-     * f8_sync and f8_invalidate of such a weight are asked of that group. A group's weights may
-     * name one such group besides their own.
+     * data x tensor parallel mesh it is a group of all the ranks that shard the weight. It must
+     * have been joined by the same client, has no weights of its own, and is sealed after the
+     * groups whose weights name it; f8_precompute, f8_sync and f8_invalidate of such a weight, and
+     * its state (f8_syncs, f8_export), are asked of that group. A group's weights may name one such
+     * group besides their own.
      */
     const struct f8_group *amax_group;
     const struct f8_region *region; /* where the shard lies; may be NULL if the shard is empty */
@@ -255,9 +270,9 @@ struct f8_seal_options {
 
 /*
  * Collective. Waits until all ranks have sealed, compares their lists and reserves the memory of
- * the gathered weights in full. F8_EMISMATCH names the first difference and both ranks; F8_ELIMIT
- * what is held by whom. NULL options are all zero. After F8_EINTR call it again: the same seal is
- * waited for.
+ * the gathered weights in full; an amax group without buckets has none. F8_EMISMATCH names the
+ * first difference and both ranks; F8_ELIMIT what is held by whom. NULL options are all zero. After
+ * F8_EINTR call it again: the same seal is waited for, with the options that it was asked with.
  */
 F8_API int f8_seal(struct f8_group *group, const struct f8_seal_options *options);
 
@@ -278,8 +293,9 @@ typedef uint64_t f8_ticket;
 
 /*
  * Collective. Starts the batched computation of the scales of all dynamic weights: one amax per
- * weight, one reduction. Returns once it is sent. F8_EBUSY names a bucket that is being gathered
- * by this rank and not waited for; F8_ELIMIT: 16 tickets are open.
+ * weight that names the group, one reduction. Returns once it is sent. F8_EBUSY names a bucket, of
+ * this group or of one whose weights name it, that is being gathered by this rank and not waited
+ * for; F8_ELIMIT: 16 tickets are open.
  */
 F8_API int f8_precompute(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket);
 
@@ -362,12 +378,15 @@ F8_API int f8_release(struct f8_group *group, uint32_t bucket);
 /*
  * Says that the values of `count` weights from index `first` on have changed (after the optimizer
  * step, or a reload). Ranks must agree on the number of changes; a scale that was precomputed
- * before a change is counted and shown as stale when used. F8_EBUSY names a bucket with a request
- * that has not been waited for.
+ * before a change is counted and shown as stale when used. F8_EBUSY names what has not been waited
+ * for: a gather of a weight's bucket, or a precompute of its amax group.
  */
 F8_API int f8_changed(struct f8_group *group, uint32_t first, uint32_t count);
 
-/* Waits until the daemon reads none of this rank's shards: all its requests have ended. */
+/*
+ * Waits until all requests of this rank to the group have ended: the daemon reads none of its
+ * shards any more, for this group. A precompute of another amax group is waited for by its ticket.
+ */
 F8_API int f8_quiesce(struct f8_group *group, int timeout_ms);
 
 /*

@@ -55,20 +55,24 @@ static int send_seal(struct f8_group *group, const struct f8_seal_options *optio
     return F8_OK;
 }
 
-/* Maps the arena that came with the reply; a forked child does not inherit the mapping. */
-static int map_arena(const struct channel_reply *reply, void **ret_arena)
+/*
+ * Maps the arena that came with the reply; a forked child does not inherit the mapping. A group
+ * without buckets, such as one that only takes amaxes, has none.
+ */
+static int map_arena(const struct channel_reply *reply, uint32_t num_buckets, void **ret_arena)
 {
     struct stat stat;
     void *arena = NULL;
-    if (reply->body != F8__REPLY__BODY_SEAL || reply->fd < 0)
+    bool none = reply->body == F8__REPLY__BODY_SEAL && reply->first == 0;
+    if (none && num_buckets == 0) {
+        *ret_arena = NULL;
+        return F8_OK;
+    }
+    if (none || reply->body != F8__REPLY__BODY_SEAL || reply->fd < 0)
         return error_set(F8_EPROTO, "the daemon sealed the group but sent no arena");
     if (fstat(reply->fd, &stat) != 0 || (uint64_t)stat.st_size < reply->first)
         return error_set(F8_EPROTO, "the daemon sent an arena that is smaller than it says (%llu)",
             (unsigned long long)reply->first);
-    if (reply->first == 0) {
-        *ret_arena = NULL;
-        return F8_OK;
-    }
     int status = map_shared(reply->fd, reply->first, PROT_READ, &arena);
     if (status != F8_OK)
         return status;
@@ -88,7 +92,7 @@ static int take_arena(struct f8_group *group, const struct channel_reply *reply)
     map_release(group->arena, group->arena_size);
     group->arena = NULL;
     group->arena_size = 0;
-    int status = map_arena(reply, &group->arena);
+    int status = map_arena(reply, group->num_buckets, &group->arena);
     if (status == F8_OK) {
         group->arena_size = reply->first;
         group->sealed = true;

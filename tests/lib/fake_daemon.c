@@ -208,9 +208,29 @@ struct bodies {
     F8__PingReply ping;
 };
 
-static int fill_seal(struct fake_daemon *daemon, F8__SealReply *seal)
+/* The number of a group by its name; a new name gets the next one. */
+static uint32_t number_of(struct fake_daemon *daemon, const char *name)
 {
-    int arena = daemon->arena;
+    for (uint32_t i = 0; i < FAKE_GROUPS; i++) {
+        struct fake_group *group = &daemon->groups[i];
+        if (group->name[0] == '\0')
+            snprintf(group->name, sizeof(group->name), "%s", name);
+        if (strcmp(group->name, name) == 0)
+            return FAKE_GROUP + i;
+    }
+    must(false, "too many groups");
+    return 0;
+}
+
+static struct fake_group *group_of(struct fake_daemon *daemon, uint32_t number)
+{
+    must(number >= FAKE_GROUP && number < FAKE_GROUP + FAKE_GROUPS, "no such group was joined");
+    return &daemon->groups[number - FAKE_GROUP];
+}
+
+static int fill_seal(struct fake_daemon *daemon, const F8__Seal *request, F8__SealReply *seal)
+{
+    int arena = group_of(daemon, request->group)->buckets > 0 ? daemon->arena : -1;
     seal->arena_size = arena >= 0 ? (uint64_t)lseek(arena, 0, SEEK_END) : 0;
     return arena;
 }
@@ -226,7 +246,7 @@ static int fill_body(
         reply->region = &bodies->region;
         break;
     case F8__REQUEST__BODY_JOIN:
-        bodies->join.group = FAKE_GROUP;
+        bodies->join.group = number_of(daemon, request->join->group);
         bodies->join.generation = (uint64_t)daemon->generation++;
         reply->body_case = F8__REPLY__BODY_JOIN;
         reply->join = &bodies->join;
@@ -234,7 +254,7 @@ static int fill_body(
     case F8__REQUEST__BODY_SEAL:
         reply->body_case = F8__REPLY__BODY_SEAL;
         reply->seal = &bodies->seal;
-        return fill_seal(daemon, &bodies->seal);
+        return fill_seal(daemon, request->seal, &bodies->seal);
     case F8__REQUEST__BODY_GATHER:
         bodies->gather.offset = daemon->offset;
         bodies->gather.use = ++daemon->use;
@@ -266,13 +286,37 @@ static void answer(struct fake_daemon *daemon, int fd, const F8__Request *reques
     fake_reply(fd, &reply, memfd);
 }
 
+static void note_register(struct fake_daemon *daemon, const F8__Register *lists)
+{
+    daemon->more += lists->more;
+    daemon->weights += (int)lists->n_weights;
+    daemon->group = lists->group;
+    group_of(daemon, lists->group)->buckets += (uint32_t)lists->n_buckets;
+    for (size_t i = 0; i < lists->n_weights && i < FAKE_WEIGHTS; i++)
+        daemon->amax_groups[i] = lists->weights[i]->amax_group;
+}
+
 static void note(struct fake_daemon *daemon, const F8__Request *request)
 {
-    daemon->counts[request->body_case]++;
-    if (request->body_case == F8__REQUEST__BODY_REGISTER) {
-        daemon->more += request->register_->more;
-        daemon->weights += (int)request->register_->n_weights;
+    switch (request->body_case) {
+    case F8__REQUEST__BODY_REGISTER:
+        note_register(daemon, request->register_);
+        break;
+    case F8__REQUEST__BODY_SEAL:
+        daemon->group = request->seal->group;
+        break;
+    case F8__REQUEST__BODY_GATHER:
+        daemon->group = request->gather->group;
+        break;
+    case F8__REQUEST__BODY_PRECOMPUTE:
+    case F8__REQUEST__BODY_SYNC:
+    case F8__REQUEST__BODY_INVALIDATE:
+        daemon->group = request->precompute->group;
+        break;
+    default:
+        break;
     }
+    daemon->counts[request->body_case]++;
 }
 
 /* Takes one request: answers it, or puts it aside until fake_go. False at the end. */
