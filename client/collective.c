@@ -166,7 +166,9 @@ int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms)
     if (place) {
         *place = 0;
         group->num_tickets--;
-        group->num_reading -= group->kinds[place - group->tickets]->reading;
+        const struct whole *whole = group->kinds[place - group->tickets];
+        group->num_reading -= whole->reading;
+        group->syncs += whole == &sync && reply.status == F8_OK;
     }
     pthread_mutex_unlock(&group->lock);
     return reply.status;

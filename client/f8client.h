@@ -29,8 +29,8 @@
  * call on its client. A thread that waits never blocks another thread's call.
  *
  * Signals. A wait for other ranks (f8_seal, f8_wait, f8_post_gather, f8_quiesce) that a signal
- * handler ends returns F8_EINTR; nothing is lost, call it again. So does f8_precompute,
- * f8_pre_gather or f8_gather, in which case nothing was sent. Calls that the daemon answers at once
+ * handler ends returns F8_EINTR; nothing is lost, call it again. So does f8_precompute, f8_sync,
+ * f8_invalidate, f8_pre_gather or f8_gather, in which case nothing was sent. Calls that the daemon answers at once
  * are not ended by signals.
  *
  * Fork. In a forked child every call returns F8_EFORKED, and f8_close only frees. The gathered
@@ -249,7 +249,8 @@ F8_API int f8_register(struct f8_group *group, const struct f8_weight_desc *weig
 /* Where the scaling state of delayed weights comes from. */
 enum f8_state {
     F8_STATE_FRESH = 0,    /* nothing is known; what was stored for the group is dropped */
-    F8_STATE_CONTINUE = 1, /* what the daemon has stored for this job and group */
+    F8_STATE_CONTINUE = 1, /* what the daemon has stored for this job and group, as of its last
+                              sync; with syncs 0 and nothing stored as F8_STATE_FRESH */
     F8_STATE_IMPORT = 2,   /* what f8_export gave, such as from a checkpoint */
 };
 
@@ -262,9 +263,8 @@ struct f8_seal_options {
     int poison;          /* nonzero: freed places are filled with NaN bytes, to find stale reads */
     int64_t deadline_ms; /* F8_DEFAULT_DEADLINE or milliseconds */
     enum f8_state state;
-    uint64_t
-        syncs; /* F8_STATE_CONTINUE: the number of syncs that the stored state must have seen */
-    const void *import; /* F8_STATE_IMPORT: import_size bytes */
+    uint64_t syncs;     /* F8_STATE_CONTINUE: what the stored state must have seen */
+    const void *import; /* F8_STATE_IMPORT: import_size bytes; copied before f8_seal returns */
     size_t import_size;
 };
 
@@ -273,18 +273,25 @@ struct f8_seal_options {
  * the gathered weights in full; an amax group without buckets has none. F8_EMISMATCH names the
  * first difference and both ranks; F8_ELIMIT what is held by whom. NULL options are all zero. After
  * F8_EINTR call it again: the same seal is waited for, with the options that it was asked with.
+ *
+ * What is stored is dropped or replaced only by a seal that succeeds. F8_EINVAL: options that do
+ * not go together; F8_EMISMATCH: a stored or imported state is of other weights, or has seen
+ * another number of syncs.
  */
 F8_API int f8_seal(struct f8_group *group, const struct f8_seal_options *options);
 
 /*
- * The number of syncs that the state of the group's delayed weights has seen: after a restart, one
- * more than the trainer remembers means that its last f8_sync did happen.
+ * The number of syncs that the state of the group's delayed weights has seen: at f8_seal as the
+ * daemon knows it, from then on with each f8_sync that this rank has waited for. After a restart,
+ * one more than the trainer remembers means that its last f8_sync did happen. F8_EORDER before
+ * f8_seal.
  */
 F8_API int f8_syncs(struct f8_group *group, uint64_t *ret_syncs);
 
 /*
  * The scaling state of the group, as of its last sync, in the form of docs/state.md, for a
- * checkpoint. *ret_data is malloc'ed and the caller's to free.
+ * checkpoint. No collective: one rank's is that of all. *ret_data is malloc'ed and the caller's to
+ * free. F8_ENOENT: the group has none, it has no delayed weights.
  */
 F8_API int f8_export(struct f8_group *group, void **ret_data, size_t *ret_size);
 

@@ -64,6 +64,7 @@ struct f8_group {
     bool sealed;
     uint64_t seal; /* request, 0: none; outlives a wait that a signal ended */
     uint32_t slots;
+    uint64_t syncs;         /* that the state has seen, as far as this rank has waited for them */
     struct weight *weights; /* owned */
     struct bucket *buckets; /* owned */
     uint32_t num_weights, num_buckets;

@@ -90,6 +90,12 @@ static int check_shape(const struct f8_weight_desc *desc, uint32_t world_size, s
     return F8_OK;
 }
 
+static int lacks(const char *weight, enum f8_capability needed, const struct channel *channel)
+{
+    return error_set(F8_EVERSION, "weight %s needs %s, which f8gatherd %s at %s lacks", weight,
+        f8_proto_capabilities[needed], channel_daemon_version(channel), channel_socket(channel));
+}
+
 /* An older daemon may lack a flavour: better told here than as an unknown number there. */
 static int check_capability(const struct f8_weight_desc *desc, const struct channel *channel)
 {
@@ -99,10 +105,7 @@ static int check_capability(const struct f8_weight_desc *desc, const struct chan
         [F8_RAW] = F8_CAPABILITY_FLAVOUR_RAW,
         [F8_RAW_BF16] = F8_CAPABILITY_FLAVOUR_RAW_BF16};
     enum f8_capability needed = needed_by[desc->flavour];
-    if (channel_can(channel, needed))
-        return F8_OK;
-    return error_set(F8_EVERSION, "weight %s needs %s, which f8gatherd %s at %s lacks", desc->name,
-        f8_proto_capabilities[needed], channel_daemon_version(channel), channel_socket(channel));
+    return channel_can(channel, needed) ? F8_OK : lacks(desc->name, needed, channel);
 }
 
 /* Types and flavour; what they mean together, the daemon checks. */
@@ -144,6 +147,8 @@ static int check_amax_group(
             "weight %s names amax group %s, but other weights of group %s name %s: one is possible "
             "besides the group itself",
             desc->name, named->name, r->group->name, r->amax_group->name);
+    if (!channel_can(r->group->client->channel, F8_CAPABILITY_AMAX_GROUP))
+        return lacks(desc->name, F8_CAPABILITY_AMAX_GROUP, r->group->client->channel);
     r->amax_group = w->amax_group = named;
     return F8_OK;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * f8_seal: the collective that reserves the arena, and the arena's mapping. Any thread. A signal
- * may end the wait; the request stays open and the next f8_seal goes on with it.
+ * f8_seal: the collective that reserves the arena and says where the scaling state comes from, and
+ * the arena's mapping. Any thread. A signal may end the wait; the request stays open and the next
+ * f8_seal goes on with it.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "client/error.h"
 #include "client/group.h"
 #include "client/map.h"
+#include "client/state.h"
 
 static const struct f8_seal_options no_options = {.slots = 0};
 
@@ -25,14 +27,17 @@ static int check_options(const struct f8_group *group, const struct f8_seal_opti
             return error_set(F8_EINVAL,
                 "bucket %s takes a shared slot, but f8_seal was given none: set slots",
                 group->buckets[i].name);
-    return F8_OK;
+    return state_check(group, options);
 }
 
 static int send_seal(struct f8_group *group, const struct f8_seal_options *options)
 {
+    int memfd = -1;
     int status = check_options(group, options);
     if (status == F8_OK)
         status = channel_reserve_posts(group->client->channel, group->num_buckets);
+    if (status == F8_OK)
+        status = state_import(options, &memfd);
     if (status != F8_OK)
         return status;
     F8__Seal seal = F8__SEAL__INIT;
@@ -41,11 +46,15 @@ static int send_seal(struct f8_group *group, const struct f8_seal_options *optio
     seal.slots = options->slots;
     seal.poison = options->poison != 0;
     seal.deadline_ms = (uint64_t)options->deadline_ms;
+    seal.state = options->state;
+    seal.syncs = options->syncs;
     F8__Request request = F8__REQUEST__INIT;
     request.body_case = F8__REQUEST__BODY_SEAL;
     request.seal = &seal;
     uint64_t id;
-    status = channel_send(group->client->channel, &request, -1, &id);
+    status = channel_send(group->client->channel, &request, memfd, &id);
+    if (memfd >= 0)
+        close(memfd); /* the daemon has its own by now */
     if (status != F8_OK)
         return status;
     pthread_mutex_lock(&group->lock);
@@ -95,6 +104,7 @@ static int take_arena(struct f8_group *group, const struct channel_reply *reply)
     int status = map_arena(reply, group->num_buckets, &group->arena);
     if (status == F8_OK) {
         group->arena_size = reply->first;
+        group->syncs = reply->second;
         group->sealed = true;
     }
     pthread_mutex_unlock(&group->lock);

@@ -36,7 +36,8 @@ static void *run(void *argument)
 void fake_start(struct fake_daemon *daemon, fake_script *script)
 {
     memset(daemon, 0, sizeof(*daemon));
-    daemon->arena = -1;
+    daemon->arena = daemon->seal_memfd = daemon->export_memfd = -1;
+    daemon->export_size = -1;
     daemon->script = script;
     daemon->generation = FAKE_GENERATION;
     strcpy(daemon->directory, "/tmp/f8-test-XXXXXX");
@@ -60,8 +61,10 @@ void fake_stop(struct fake_daemon *daemon)
     close(daemon->listener);
     close(daemon->go);
     close(daemon->loaded);
-    if (daemon->arena >= 0)
-        close(daemon->arena);
+    const int memfds[] = {daemon->arena, daemon->seal_memfd, daemon->export_memfd};
+    for (size_t i = 0; i < sizeof(memfds) / sizeof(memfds[0]); i++)
+        if (memfds[i] >= 0)
+            close(memfds[i]);
     unlink(daemon->socket);
     rmdir(daemon->directory);
 }
@@ -206,6 +209,7 @@ struct bodies {
     F8__SealReply seal;
     F8__GatherReply gather;
     F8__PingReply ping;
+    F8__ExportReply export;
 };
 
 /* The number of a group by its name; a new name gets the next one. */
@@ -231,8 +235,17 @@ static struct fake_group *group_of(struct fake_daemon *daemon, uint32_t number)
 static int fill_seal(struct fake_daemon *daemon, const F8__Seal *request, F8__SealReply *seal)
 {
     int arena = group_of(daemon, request->group)->buckets > 0 ? daemon->arena : -1;
+    seal->syncs = daemon->syncs;
     seal->arena_size = arena >= 0 ? (uint64_t)lseek(arena, 0, SEEK_END) : 0;
     return arena;
+}
+
+static int fill_export(const struct fake_daemon *daemon, F8__ExportReply *export)
+{
+    int memfd = daemon->export_memfd;
+    int64_t size = daemon->export_size;
+    export->size = (uint64_t)(size < 0 && memfd >= 0 ? lseek(memfd, 0, SEEK_END) : size);
+    return memfd;
 }
 
 /* Gives the reply its body; returns the descriptor that goes with it. */
@@ -261,6 +274,10 @@ static int fill_body(
         reply->body_case = F8__REPLY__BODY_GATHER;
         reply->gather = &bodies->gather;
         break;
+    case F8__REQUEST__BODY_EXPORT:
+        reply->body_case = F8__REPLY__BODY_EXPORT;
+        reply->export = &bodies->export;
+        return fill_export(daemon, &bodies->export);
     case F8__REQUEST__BODY_PING:
         bodies->ping.uptime_ms = request->id;
         reply->body_case = F8__REPLY__BODY_PING;
@@ -279,7 +296,7 @@ static void answer(struct fake_daemon *daemon, int fd, const F8__Request *reques
         return;
     }
     struct bodies bodies = {F8__REGION_REPLY__INIT, F8__JOIN_REPLY__INIT, F8__SEAL_REPLY__INIT,
-        F8__GATHER_REPLY__INIT, F8__PING_REPLY__INIT};
+        F8__GATHER_REPLY__INIT, F8__PING_REPLY__INIT, F8__EXPORT_REPLY__INIT};
     F8__Reply reply = F8__REPLY__INIT;
     reply.id = request->id;
     int memfd = fill_body(daemon, request, &reply, &bodies);
@@ -296,14 +313,27 @@ static void note_register(struct fake_daemon *daemon, const F8__Register *lists)
         daemon->amax_groups[i] = lists->weights[i]->amax_group;
 }
 
-static void note(struct fake_daemon *daemon, const F8__Request *request)
+static void note_seal(struct fake_daemon *daemon, const F8__Seal *seal, int memfd)
+{
+    daemon->group = seal->group;
+    daemon->seal_state = seal->state;
+    daemon->seal_syncs = seal->syncs;
+    int before = daemon->seal_memfd;
+    if (before >= 0)
+        close(before);
+    daemon->seal_memfd = memfd;
+}
+
+/* Keeps what tests ask for of a request, and the memfd that came with a Seal. */
+static void note(struct fake_daemon *daemon, const F8__Request *request, int memfd)
 {
     switch (request->body_case) {
     case F8__REQUEST__BODY_REGISTER:
         note_register(daemon, request->register_);
         break;
     case F8__REQUEST__BODY_SEAL:
-        daemon->group = request->seal->group;
+        note_seal(daemon, request->seal, memfd);
+        memfd = -1;
         break;
     case F8__REQUEST__BODY_GATHER:
         daemon->group = request->gather->group;
@@ -313,9 +343,14 @@ static void note(struct fake_daemon *daemon, const F8__Request *request)
     case F8__REQUEST__BODY_INVALIDATE:
         daemon->group = request->precompute->group;
         break;
+    case F8__REQUEST__BODY_EXPORT:
+        daemon->group = request->export->group;
+        break;
     default:
         break;
     }
+    if (memfd >= 0)
+        close(memfd);
     daemon->counts[request->body_case]++;
 }
 
@@ -323,10 +358,11 @@ static void note(struct fake_daemon *daemon, const F8__Request *request)
 static bool serve_once(
     struct fake_daemon *daemon, int fd, F8__Request **withheld, int *num_withheld)
 {
-    F8__Request *request = fake_receive(fd, NULL);
+    int memfd = -1;
+    F8__Request *request = fake_receive(fd, &memfd);
     if (!request)
         return false;
-    note(daemon, request);
+    note(daemon, request, memfd);
     if (request->body_case != F8__REQUEST__BODY_RELEASE &&
         daemon->withhold == (int)request->body_case) {
         must(*num_withheld < FAKE_WITHHELD, "too many requests withheld");

@@ -56,6 +56,12 @@ struct fake_daemon {
     atomic_uint group;                     /* of the last request that names one */
     atomic_uint amax_groups[FAKE_WEIGHTS]; /* of the last Register's weights */
     struct fake_group groups[FAKE_GROUPS];
+    atomic_uint seal_state; /* of the last Seal */
+    _Atomic uint64_t seal_syncs;
+    atomic_int seal_memfd;       /* owned; -1: none came */
+    _Atomic uint64_t syncs;      /* that SealReply brings */
+    atomic_int export_memfd;     /* that ExportReply brings; -1: none */
+    _Atomic int64_t export_size; /* that ExportReply tells; -1: as it is */
 };
 
 /* Starts listening, with `script` to run on the connection. Aborts the test if it cannot. */
