@@ -26,7 +26,7 @@
 
 /* How long the daemon may take to open its socket, and to end. */
 #define START_SECONDS     20
-#define STOP_MILLISECONDS 5000
+#define STOP_MILLISECONDS 20000
 
 int daemon_beside(const char *name, char *path, size_t size)
 {
@@ -173,39 +173,12 @@ int daemon_start(
         close(inotify_fd);
     }
     if (result != 0) {
-        daemon_stop(&daemon);
+        struct bench_error second;
+        daemon_stop(&daemon, &second); /* the first reason is the one to tell */
         return -1;
     }
     *ret_daemon = daemon;
     return 0;
-}
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
-{
-    (void)status;
-    (void)type;
-    (void)walk;
-    return remove(path);
-}
-
-void daemon_stop(struct daemon *daemon)
-{
-    struct pollfd ended = {.fd = daemon->pidfd, .events = POLLIN};
-
-    if (daemon->pid > 0) {
-        kill(daemon->pid, SIGTERM);
-        if (daemon->pidfd < 0 || poll(&ended, 1, STOP_MILLISECONDS) <= 0) {
-            kill(daemon->pid, SIGKILL);
-        }
-        waitpid(daemon->pid, NULL, 0);
-    }
-    if (daemon->pidfd >= 0) {
-        close(daemon->pidfd);
-    }
-    if (daemon->folder[0] != '\0') {
-        nftw(daemon->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-    }
-    *daemon = (struct daemon){.pidfd = -1};
 }
 
 /* The last bytes of the log, from the begin of a line on. */
@@ -237,4 +210,46 @@ int daemon_explain(struct daemon *daemon, struct bench_error *error)
     return bench_fail(error, "the daemon (pid %d) %s %d; the end of its log:\n%s", (int)daemon->pid,
         how.si_code == CLD_EXITED ? "ended with status" : "was ended by signal", how.si_status,
         tail[0] != '\0' ? tail : "(empty)");
+}
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
+{
+    (void)status;
+    (void)type;
+    (void)walk;
+    return remove(path);
+}
+
+/* SIGTERM, and if need be SIGKILL. -1 if it did not end with status 0, or was dead before. */
+static int end_process(struct daemon *daemon, struct bench_error *error)
+{
+    struct pollfd ended = {.fd = daemon->pidfd, .events = POLLIN};
+    siginfo_t how = {0};
+    int result = 0;
+
+    kill(daemon->pid, SIGTERM);
+    if (daemon->pidfd < 0 || poll(&ended, 1, STOP_MILLISECONDS) <= 0) {
+        result = bench_fail(error, "the daemon (pid %d) did not end within %d ms of SIGTERM",
+            (int)daemon->pid, STOP_MILLISECONDS);
+        kill(daemon->pid, SIGKILL);
+    } else if (waitid(P_PIDFD, (id_t)daemon->pidfd, &how, WEXITED | WNOWAIT) == 0 &&
+               (how.si_code != CLD_EXITED || how.si_status != 0)) {
+        result = daemon_explain(daemon, error);
+    }
+    waitpid(daemon->pid, NULL, 0);
+    return result;
+}
+
+int daemon_stop(struct daemon *daemon, struct bench_error *error)
+{
+    int result = daemon->pid > 0 ? end_process(daemon, error) : 0;
+
+    if (daemon->pidfd >= 0) {
+        close(daemon->pidfd);
+    }
+    if (daemon->folder[0] != '\0') {
+        nftw(daemon->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    }
+    *daemon = (struct daemon){.pidfd = -1};
+    return result;
 }

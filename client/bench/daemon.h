@@ -25,8 +25,11 @@ struct daemon {
 int daemon_start(
     const char *program, int signal_fd, struct daemon *ret_daemon, struct bench_error *error);
 
-/* Ends it, gently if it lets us, and removes its folder. */
-void daemon_stop(struct daemon *daemon);
+/*
+ * Ends it, gently if it lets us, and removes its folder; nothing if none was started. -1 with the
+ * reason if it did not end well: it had to be killed, or its exit status is not 0.
+ */
+int daemon_stop(struct daemon *daemon, struct bench_error *error);
 
 /* How it ended, and the end of its log, for the message of a run that it failed. It is dead. */
 int daemon_explain(struct daemon *daemon, struct bench_error *error);

@@ -147,8 +147,12 @@ static bool signalled(const struct runner *runner)
     return poll(&pending, 1, 0) > 0;
 }
 
+/* Ends all processes. A daemon that does not end well fails a run that was well until then. */
 static void stop(struct runner *runner)
 {
+    struct outcome *outcome = runner->outcome;
+    struct bench_error error;
+
     for (uint32_t i = 0; runner->pids != NULL && i < runner->options->ranks; i++) {
         if (runner->pids[i] > 0) {
             kill(runner->pids[i], SIGKILL);
@@ -158,7 +162,10 @@ static void stop(struct runner *runner)
             close(runner->pidfds[i]);
         }
     }
-    daemon_stop(&runner->daemon);
+    if (daemon_stop(&runner->daemon, &error) != 0 && !outcome->failed) {
+        outcome->failed = true;
+        outcome->error = error;
+    }
     source_close(&runner->source);
     free(runner->pids);
     free(runner->pidfds);

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # selftest.sh CONFORMANCE VECTORS: each way of damaging a directory of vectors must make conformance
-# fail with exit status 1, name the file (and the line where there is one), and not crash. Uneven
-# shards, which the recorded vectors lack, must pass.
+# fail with exit status 1, name the file (and the line where there is one), and not crash; and so
+# must a daemon that is missing or ends at once. Uneven shards, which the recorded
+# vectors lack, must pass.
 set -eu
 conformance=$1
 vectors=$2
@@ -58,6 +59,25 @@ expect "one damaged weight" '[1-9][0-9]*' "fsdp_w2.tsv:2: "
 fresh
 sed -i 's/43038a3d/43038a3e/' "$dir/cast.tsv"
 expect "a wrong scale" '[1-9][0-9]*' "scale 43038a3d, want 43038a3e"
+
+fresh
+flip "$dir/fsdp_w2_dyn_2.e4m3fn" 255
+expect "a wrong gather by the daemon" '[1-9][0-9]*' \
+    "daemon, 2 ranks, 2 slots, rank 0, 'fsdp_w2.tsv:8 dynamic [32, 8]': byte 255 is"
+
+fresh
+sed -i '/precompute/s/45fdcf91/45fdcf92/' "$dir/fsdp_w4.tsv"
+expect "a wrong scale by the daemon" '[1-9][0-9]*' "'fsdp_w4.tsv:2 precompute [16, 16]': scale"
+
+fresh
+sed -i 's/43233859/7f800000/' "$dir/pattern.tsv"
+expect "what the daemon refuses" '[1-9][0-9]*' "rank 0: f8_register: "
+
+fresh
+printf '65\tdynamic\t4\t4\tf32\t3f800000\tw.in\tw.e5m2\n' >>"$dir/fsdp_w2.tsv"
+head -c 64 /dev/zero >"$dir/w.in"
+head -c 16 /dev/zero >"$dir/w.e5m2"
+expect "more ranks than can be started" '[1-9][0-9]*' "fsdp_w2.tsv:10: 65 ranks are too many"
 
 fresh
 rm "$dir/cast_bf16_tiny.in"
@@ -116,6 +136,18 @@ else
 fi
 flip "$dir/padded.e4m3fn" 7
 expect "padding that is not zero" '[1-9][0-9]*' "fsdp_uneven.tsv:2: ref: byte 7 of"
+
+# The program looks for its daemon beside itself: a copy of it elsewhere can be given any.
+fresh
+mkdir "$work/alone"
+cp "$conformance" "$work/alone/conformance"
+original=$conformance
+conformance=$work/alone/conformance
+expect "no daemon" 4 "fsdp_w2.tsv: no daemon to start: $work/alone/f8gatherd: No such file"
+printf '#!/bin/sh\necho broken >&2\nexit 3\n' >"$work/alone/f8gatherd"
+chmod +x "$work/alone/f8gatherd"
+expect "a daemon that ends at once" 4 "ended with status 3; the end of its log:"
+conformance=$original
 
 rm -rf "$dir"
 mkdir "$dir"
