@@ -62,4 +62,4 @@ round_fault(early_slot "an early part writes to its own place only"
 
 round_fault(deadline_of_head_only "a failure breaks the machine"
     [[for (uint64_t n = rounds->head; n < rounds->tail; n++) {]]
-    [[for (uint64_t n = rounds->head; n <= rounds->head; n++) {]])
+    [[for (uint64_t n = rounds->head; n < rounds->tail && n == rounds->head; n++) {]])

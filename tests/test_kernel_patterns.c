@@ -11,6 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Under sanitizers every eighth scale will do: they look for other faults, and take long. */
+#ifndef SCALE_STEP
+#define SCALE_STEP 1
+#endif
+
 static uint8_t patterns[PATTERNS * 4];
 static uint8_t got[PATTERNS], want[PATTERNS];
 
@@ -114,7 +119,7 @@ START_TEST(ref_gives_the_nearest_value)
 {
     enum f8k_dtype dtype = all_dtypes[_i];
     fill_patterns(dtype, patterns);
-    for (size_t s = 0; s < SCALES; s += 7)
+    for (size_t s = 0; s < SCALES; s += 7 * SCALE_STEP)
         for (size_t f = 0; f < 2; f++)
             check_against_oracle(dtype, all_formats[f], pattern_scale(s));
     check_against_oracle(dtype, F8K_E4M3FN, 1);
@@ -143,7 +148,7 @@ START_TEST(variants_equal_ref)
 {
     enum f8k_dtype dtype = all_dtypes[_i];
     fill_patterns(dtype, patterns);
-    for (size_t s = 0; s < SCALES; s++)
+    for (size_t s = 0; s < SCALES; s += SCALE_STEP)
         for (size_t f = 0; f < 2; f++)
             check_against_ref(dtype, all_formats[f], pattern_scale(s));
 }

@@ -10,16 +10,27 @@
 #include <check.h>
 #include <stdlib.h>
 
-#define MAX_COUNT 400
-#define CANARY    0xa5
+#define MAX_COUNT   400
+#define LARGE_COUNT 6000 /* variants may do longer arrays in another way */
+#define CANARY      0xa5
 
 static struct guarded source, target, expected;
 
+static void open_for(size_t count)
+{
+    source = guarded_open(4 * count + 64);
+    target = guarded_open(4 * count + 64);
+    expected = guarded_open(4 * count + 64);
+}
+
 static void open_buffers(void)
 {
-    source = guarded_open(4 * MAX_COUNT + 64);
-    target = guarded_open(4 * MAX_COUNT + 64);
-    expected = guarded_open(4 * MAX_COUNT + 64);
+    open_for(MAX_COUNT);
+}
+
+static void open_large_buffers(void)
+{
+    open_for(LARGE_COUNT);
 }
 
 static void close_buffers(void)
@@ -93,6 +104,38 @@ START_TEST(cast_any_size_and_alignment)
             .format = all_formats[rng_below(&rng, 2)],
             .stream = rng_below(&rng, 2),
         };
+        check_cast(ops, &cast);
+    }
+}
+END_TEST
+
+/* Weights with few outliers and scales to match: nearly all results are normal. */
+START_TEST(cast_large_arrays)
+{
+    const struct f8k_ops *ops = f8k_variant((size_t)_i);
+    struct rng rng = {.state = 6};
+    for (int round = 0; round < 400; round++) {
+        enum f8k_dtype dtype = round % 2 ? F8K_BF16 : all_dtypes[rng_below(&rng, 3)];
+        size_t size = f8k_dtype_size(dtype), count = 4000 + rng_below(&rng, LARGE_COUNT - 4000);
+        bool at_end = rng_below(&rng, 2);
+        uint8_t *src = place(&source, count * size, at_end, rng_below(&rng, 64 / size) * size);
+        uint32_t rarity = 1 + (uint32_t)rng_below(&rng, 400);
+        for (size_t i = 0; i < count; i++) {
+            uint32_t one = dtype == F8K_F32 ? 0x3f800000 : dtype == F8K_BF16 ? 0x3f80 : 0x3c00;
+            uint32_t noise = (uint32_t)rng_next(&rng) & (dtype == F8K_F32 ? 0x81ffffff : 0x81ff);
+            bool outlier = rng_below(&rng, rarity) == 0;
+            set_element(dtype, src, i, outlier ? random_element(&rng, dtype) : one ^ noise);
+        }
+        struct f8k_cast cast = {
+            .src = src,
+            .dst = place(&target, count, at_end, rng_below(&rng, 64)),
+            .count = count,
+            .scale = round % 8 ? 1.0f + (float)rng_below(&rng, 1000) * 0.0123f : random_scale(&rng),
+            .dtype = dtype,
+            .format = all_formats[rng_below(&rng, 2)],
+            .stream = rng_below(&rng, 2),
+        };
+        cast.scale = round % 5 ? cast.scale : -cast.scale;
         check_cast(ops, &cast);
     }
 }
@@ -305,6 +348,11 @@ static Suite *kernels_suite(void)
     tcase_add_loop_test(tcase, to_bf16_any_size, 0, variants);
     tcase_add_loop_test(tcase, empty_arrays, 0, variants);
     suite_add_tcase(suite, tcase);
+    TCase *large = tcase_create("every variant, large arrays");
+    tcase_add_checked_fixture(large, open_large_buffers, close_buffers);
+    tcase_set_timeout(large, 120);
+    tcase_add_loop_test(large, cast_large_arrays, 0, variants);
+    suite_add_tcase(suite, large);
     return suite;
 }
 

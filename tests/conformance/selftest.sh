@@ -100,7 +100,8 @@ printf '0\tdynamic\t4\t4\tf32\t00000000\tfsdp_w2_dyn_0.in\tx.e5m2\n' >>"$dir/fsd
 expect "a world without ranks" 1 "fsdp_w2.tsv:10: a world of 0 ranks"
 
 fresh
-printf 'f64\te4m3fn\t3f800000\tx\nbf16\te3m4\t3f800000\tx\nbf16\te5m2\t3f8\tx\n' >>"$dir/pattern.tsv"
+printf 'f64\te4m3fn\t3f800000\tx\nbf16\te3m4\t3f800000\tx\n' >>"$dir/pattern.tsv"
+printf 'bf16\te5m2\t3f8\tx\n' >>"$dir/pattern.tsv"
 expect "unknown words" 3 "'f64' is no source type"
 
 fresh

@@ -259,10 +259,11 @@ static void check_head(struct model *model)
         open |= state->ranks[r].asked > state->ended;
     if (state->broken && !model_working(state))
         open = false;
-    model_require(model, round_head(model->rounds, &head) == open, truth);
+    bool has_head = round_head(model->rounds, &head);
+    model_require(model, has_head == open, truth);
     bool drained = !open && !model_working(state) && !cleaning(state);
     model_require(model, round_drained(model->rounds) == drained, truth);
-    if (!open)
+    if (!has_head)
         return;
     model_require(model, head.run.number == model_first(model) + state->ended, truth);
     model_require(model, head.running == state->running, truth);
