@@ -150,7 +150,7 @@ static bool opens_world(const struct tensors *tensors, size_t i)
 void daemon_run(const struct row *index)
 {
     const struct tensors *tensors = index->tensors;
-    struct daemon daemon;
+    struct daemon daemon = DAEMON_NONE;
     if (tensors->count == 0 || !start(index, &daemon))
         return;
     for (size_t i = 0; i < tensors->count; i++)
