@@ -12,7 +12,8 @@ target_compile_definitions(test_bench PRIVATE WAYS_STEP=$<IF:$<BOOL:${F8_SANITIZ
 
 # The checker must not be able to share a defect with what it checks.
 add_test(NAME bench_links_no_kernels COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system/no_kernels.sh
-    ${CMAKE_NM} $<TARGET_FILE:f8bench> $<TARGET_FILE:f8gatherd>)
+    ${CMAKE_NM} $<TARGET_FILE:f8bench> $<TARGET_FILE:f8gatherd>
+    ${CMAKE_SOURCE_DIR}/client)
 set_tests_properties(bench_links_no_kernels PROPERTIES LABELS bench)
 
 # A real checkpoint from the Python package index, loaded once for all presets.

@@ -284,6 +284,20 @@ START_TEST(test_wrong_flags)
 }
 END_TEST
 
+/* A program that asked for JSON gets some, also if the files are no checkpoints. */
+START_TEST(test_wrong_file)
+{
+    struct program bench;
+    program_start(&bench, F8_TEST_BENCH, NULL, "run --json --weights /dev/null");
+    program_expect(&bench, 1);
+    json_t *report = program_json(&bench);
+    ck_assert(json_is_false(json_object_get(report, "ok")));
+    ck_assert_ptr_nonnull(strstr(string(report, "error"), "/dev/null"));
+    json_decref(report);
+    program_done(&bench);
+}
+END_TEST
+
 int main(void)
 {
     TCase *cases = tcase_create("bench");
@@ -293,6 +307,7 @@ int main(void)
     tcase_add_loop_test(cases, test_plants, 0, 2);
     tcase_add_test(cases, test_text);
     tcase_add_loop_test(cases, test_wrong_flags, 0, (int)(sizeof(wrong) / sizeof(wrong[0])));
+    tcase_add_test(cases, test_wrong_file);
     Suite *suite = suite_create("bench");
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
