@@ -64,8 +64,13 @@ expect() {
 facts=('"ok":true' '"mismatches":0' '"weights":103' '"buckets":7' '"dtype":"float32"'
     '"skipped":["embeddings.position_ids (I64)"]' '"fp8_bytes":22682112'
     '"round_trips_per_bucket":1.0')
-for options in "--steps $steps" "--steps 1 --slots 2" "--steps 1 --flavour static" \
-    "--steps 1 --fp8 e5m2 --no-precompute"; do
+ways=("--steps $steps" "--steps 1 --slots 2" "--steps 1 --flavour static"
+    "--steps 1 --fp8 e5m2 --no-precompute")
+if [ "$steps" -eq 1 ]; then
+    echo "only one step was asked for (a slow build): left out are$(printf " '%s'" "${ways[0]}" "${ways[@]:2}")"
+    ways=("--steps 1 --slots 2")
+fi
+for options in "${ways[@]}"; do
     # shellcheck disable=SC2086
     report=$("$f8bench" run --weights "$model" --ranks 4 --json $options) || true
     expect "$options" "${facts[@]}"
