@@ -71,8 +71,10 @@ static void await_ranks(const struct daemon_run *run, const pid_t *pids)
     }
 }
 
-/* One count for a tensor: every rank must have found it right. What a rank did not come to because
- * it could not go on is told once, as its excuse, not for each tensor. */
+/*
+ * One count for a tensor: every rank must have found it right. What a rank did not come to because
+ * it could not go on is told once, as its excuse, not for each tensor.
+ */
 static void count_tensor(const struct daemon_run *run, size_t t)
 {
     const struct row *row = &run->tensors[t]->row;

@@ -26,9 +26,9 @@ void program_start(struct program *program, const char *path, const char *direct
 /* Waits for its end, at most as long as test_wait. */
 void program_wait(struct program *program);
 
-/* Both; then frees all but the exit status, after having printed what it said if that is not
- * `status`. */
+/* The same, and fails the test with what it printed if it does not end with this status. */
 void program_expect(struct program *program, int status);
+
 void program_done(struct program *program);
 
 /* Its standard output as the one JSON object that it must be. Owned by the caller. */
