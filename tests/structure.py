@@ -128,7 +128,8 @@ def check_layers(root):
 
 def check_files(root):
     top = [pathlib.Path(name) for name in ("dev", ".ci/run", "CMakeLists.txt")]
-    for path in [*top, *sources(root, ".c", ".h", ".cmake", "CMakeLists.txt", ".sh", ".py", ".proto")]:
+    suffixes = (".c", ".h", ".cmake", "CMakeLists.txt", ".sh", ".py", ".proto")
+    for path in [*top, *sources(root, *suffixes)]:
         lines = (root / path).read_text().split("\n")
         first = 1 if lines[0].startswith("#!") else 0
         if "SPDX-License-Identifier: Apache-2.0" not in lines[first]:

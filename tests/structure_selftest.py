@@ -39,7 +39,8 @@ FAULTS = [
     ("files", "kernels/new.c",
      "/* SPDX-License-Identifier: Apache-2.0 */\n/* New. */\n" + "int a;\n" * 499,
      "kernels/new.c: 501 lines, more than 500"),
-    ("functions", "kernels/new.c", LONG_FUNCTION, "kernels/new.c:2: too_long has 62 lines, more than 60"),
+    ("functions", "kernels/new.c", LONG_FUNCTION,
+     "kernels/new.c:2: too_long has 62 lines, more than 60"),
     ("readme", "examples/trainer.c", "\n",
      "README.md: no ```c block of it is examples/trainer.c as it is"),
 ]
