@@ -182,7 +182,8 @@ static void run_chunk(uv_work_t *request)
                             .scale = part->scale,
                             .dtype = part->dtype,
                             .format = part->format,
-                            .stream = chunk->stream},
+                            .stream = chunk->stream,
+                            .amax = part->take_amax ? &part->amax : NULL},
             &part->counts);
         break;
     case BACKEND_COPY:
