@@ -175,11 +175,11 @@ static int receive_packet(struct conn *conn, struct packet *packet)
     packet->num_fds = 0;
     take_fds(&message, packet);
     packet->size = (size_t)n;
-    if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-        close_fds(packet);
-        return F8_EPROTO;
-    }
-    return n > 0 ? 1 : F8_ECONN;
+    if (n > 0 && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+        return 1;
+    /* A packet of no bytes looks like the end, and yet descriptors can be on it. */
+    close_fds(packet);
+    return n > 0 ? F8_EPROTO : F8_ECONN;
 }
 
 /* Unpacks and serves one packet; F8_EPROTO if it is none of the protocol. */
