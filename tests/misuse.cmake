@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+# Whole-process tests of misuse, faults and death.
+add_library(test_ranks STATIC lib/ranks.c lib/raw_client.c)
+target_link_libraries(test_ranks PUBLIC test_daemon m)
+target_include_directories(test_ranks SYSTEM PUBLIC
+    $<TARGET_PROPERTY:f8proto,INTERFACE_INCLUDE_DIRECTORIES>)
+
+f8_add_test(test_misuse LABEL system SOURCES system/test_misuse.c system/misuse_order.c
+    system/misuse_register.c system/misuse_ranks.c system/misuse_memory.c system/misuse_limits.c
+    system/misuse_packets.c LIBS test_ranks)
