@@ -8,3 +8,14 @@ target_include_directories(test_ranks SYSTEM PUBLIC
 f8_add_test(test_misuse LABEL system SOURCES system/test_misuse.c system/misuse_order.c
     system/misuse_register.c system/misuse_ranks.c system/misuse_memory.c system/misuse_limits.c
     system/misuse_packets.c LIBS test_ranks)
+
+# Sanitizers are five to ten times slower: fewer repetitions of what is random or counted.
+if(F8_SANITIZE)
+    target_compile_definitions(test_ranks PUBLIC F8_TEST_SCALE=2)
+else()
+    target_compile_definitions(test_ranks PUBLIC F8_TEST_SCALE=10)
+endif()
+
+foreach(suite test_garbage test_flood test_interrupt)
+    f8_add_test(${suite} LABEL system SOURCES system/${suite}.c LIBS test_ranks)
+endforeach()
