@@ -16,6 +16,6 @@ else()
     target_compile_definitions(test_ranks PUBLIC F8_TEST_SCALE=10)
 endif()
 
-foreach(suite test_garbage test_flood test_interrupt test_gathered)
+foreach(suite test_garbage test_flood test_interrupt test_gathered test_death)
     f8_add_test(${suite} LABEL system SOURCES system/${suite}.c LIBS test_ranks)
 endforeach()
