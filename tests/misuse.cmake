@@ -16,6 +16,11 @@ else()
     target_compile_definitions(test_ranks PUBLIC F8_TEST_SCALE=10)
 endif()
 
-foreach(suite test_garbage test_flood test_interrupt test_gathered test_death)
+set(F8_MISUSE_SUITES test_garbage test_flood test_interrupt test_gathered test_death
+    test_daemon_end)
+foreach(suite ${F8_MISUSE_SUITES})
     f8_add_test(${suite} LABEL system SOURCES system/${suite}.c LIBS test_ranks)
 endforeach()
+
+# Without forks Check has no time limits: a hang, which is what these tests look for, needs one.
+set_tests_properties(test_misuse ${F8_MISUSE_SUITES} PROPERTIES TIMEOUT 300)
