@@ -158,7 +158,8 @@ int raw_memfd(size_t size)
     return fd;
 }
 
-static uint32_t join_alone(struct raw_client *raw)
+/* A group of that name that is not drained yet gives a later generation than the first. */
+static void join_alone(struct raw_client *raw, F8__Seal *seal)
 {
     F8__Join join = F8__JOIN__INIT;
     F8__Request request = F8__REQUEST__INIT;
@@ -168,9 +169,9 @@ static uint32_t join_alone(struct raw_client *raw)
     request.join = &join;
     F8__Reply *reply = raw_ask(raw, &request, NULL, 0, NULL);
     ck_assert(reply && reply->status == F8_OK);
-    uint32_t group = reply->join->group;
+    seal->group = reply->join->group;
+    seal->generation = reply->join->generation;
     raw_free(reply);
-    return group;
 }
 
 static void register_one(struct raw_client *raw, uint32_t group)
@@ -208,9 +209,9 @@ int raw_sealed(struct raw_client *raw, const struct test_daemon *daemon, uint32_
     request.region_add = &add;
     ck_assert_int_eq(raw_try(raw, &request, &memfd, 1).status, F8_OK);
     (void)close(memfd);
-    *ret_group = seal.group = join_alone(raw);
+    join_alone(raw, &seal);
     register_one(raw, seal.group);
-    seal.generation = 1;
+    *ret_group = seal.group;
     request.body_case = F8__REQUEST__BODY_SEAL;
     request.seal = &seal;
     F8__Reply *reply = raw_ask(raw, &request, NULL, 0, &arena);
