@@ -170,6 +170,23 @@ START_TEST(daemon_is_told_to_end)
 }
 END_TEST
 
+/* A rank reads why, and not that the others left, which they did only as the daemon did. */
+START_TEST(daemon_says_why_it_ends)
+{
+    struct test_daemon daemon;
+    struct rank ranks[WORLD];
+    test_daemon_start(&daemon, NULL);
+    ranks_start(ranks, WORLD, daemon.socket);
+    test_daemon_stop(&daemon);
+    for (uint32_t r = 0; r < WORLD; r++) {
+        struct outcome outcome = outcome_of(rank_gather(&ranks[r], LAYER_0, 0));
+        ck_assert_msg(names_the_daemon(&outcome, &daemon), "%s", outcome.text);
+        ck_assert_msg(strstr(outcome.text, "f8gatherd was told to end"), "%s", outcome.text);
+        rank_close(&ranks[r]);
+    }
+}
+END_TEST
+
 /* ---- two daemons ---- */
 
 /* In a child: becomes a second daemon at the same socket. */
@@ -250,6 +267,7 @@ int main(void)
     tcase_add_test(tcase, daemon_is_killed);
     tcase_add_test(tcase, calls_after_the_daemon);
     tcase_add_test(tcase, daemon_is_told_to_end);
+    tcase_add_test(tcase, daemon_says_why_it_ends);
     tcase_add_test(tcase, second_daemon_gives_way);
     tcase_add_test(tcase, rank_is_stopped);
     suite_add_tcase(suite, tcase);
