@@ -18,8 +18,8 @@ static int compare_options(const struct member *a, const struct member *b, struc
             b->slots, a->rank, a->pid, a->slots);
     if (a->poison != b->poison)
         return reason_set(reason, F8_EMISMATCH,
-            "rank %u (pid %u) sealed %s poison where rank %u (pid %u) did not", b->rank, b->pid,
-            b->poison ? "with" : "without", a->rank, a->pid);
+            "rank %u (pid %u) sealed %s poison where rank %u (pid %u) sealed %s", b->rank, b->pid,
+            b->poison ? "with" : "without", a->rank, a->pid, a->poison ? "with" : "without");
     return F8_OK;
 }
 

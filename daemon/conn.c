@@ -175,11 +175,11 @@ static int receive_packet(struct conn *conn, struct packet *packet)
     packet->num_fds = 0;
     take_fds(&message, packet);
     packet->size = (size_t)n;
-    if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-        close_fds(packet);
-        return F8_EPROTO;
-    }
-    return n > 0 ? 1 : F8_ECONN;
+    if (n > 0 && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+        return 1;
+    /* A packet of no bytes looks like the end, and yet descriptors can be on it. */
+    close_fds(packet);
+    return n > 0 ? F8_EPROTO : F8_ECONN;
 }
 
 /* Unpacks and serves one packet; F8_EPROTO if it is none of the protocol. */
@@ -366,8 +366,21 @@ void conn_open(struct conn_context *context, int fd)
     update_events(conn);
 }
 
+/* From here on the client hears nothing more: not that others leave, which they do as it does. */
+static void say_last_words(struct conn *conn)
+{
+    F8__Reply reply = F8__REPLY__INIT;
+    reply.status = F8_ECONN;
+    reply.text = (char *)"f8gatherd was told to end";
+    if (conn->out.count == 0 && !conn->broken)
+        (void)send_packet(conn->fd, conn->context->packet, pack(conn, &reply), -1);
+    conn->broken = true;
+}
+
 void conn_close_all(struct conn_context *context)
 {
+    for (struct conn *conn = context->first; conn; conn = conn->next)
+        say_last_words(conn);
     while (context->first)
         conn_close(context->first, false);
 }
