@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define PATIENCE_MS 60000
 
@@ -156,11 +158,63 @@ static uint64_t is_awake(pid_t pid, const char *status)
 void proc_await_sleep(pid_t pid)
 {
     for (int i = 0; i < PATIENCE_MS; i++) {
-        if (over_threads(pid, is_awake) == 0)
+        /* One that was seen asleep may have been woken by the next: then it has switched. */
+        uint64_t switches = proc_switches(pid);
+        if (over_threads(pid, is_awake) == 0 && proc_switches(pid) == switches)
             return;
         (void)poll(NULL, 0, 1);
     }
     ck_abort_msg("process %d does not come to rest", (int)pid);
+}
+
+/* Whether a link is to the file of `inode` called `name`. */
+static bool links_to(const char *path, const char *name, uint64_t inode)
+{
+    char target[256];
+    struct stat status;
+    ssize_t length = readlink(path, target, sizeof(target) - 1);
+    target[length > 0 ? length : 0] = '\0';
+    return strstr(target, name) && stat(path, &status) == 0 && status.st_ino == inode;
+}
+
+/* Whether a folder of links of a process, "fd" or "map_files", has one to the file. */
+static bool folder_links_to(
+    const char *process, const char *folder, const char *name, uint64_t inode)
+{
+    char path[320];
+    (void)snprintf(path, sizeof(path), "/proc/%s/%s", process, folder);
+    DIR *directory = opendir(path);
+    bool found = false;
+    for (struct dirent *entry; directory && !found && (entry = readdir(directory));) {
+        char link[sizeof(path) + sizeof(entry->d_name)];
+        (void)snprintf(link, sizeof(link), "%s/%s", path, entry->d_name);
+        found = links_to(link, name, inode);
+    }
+    if (directory)
+        (void)closedir(directory);
+    return found;
+}
+
+uint32_t proc_count_holders(const char *name, uint64_t inode)
+{
+    DIR *directory = opendir("/proc");
+    ck_assert_ptr_nonnull(directory);
+    uint32_t holders = 0;
+    for (struct dirent *entry; (entry = readdir(directory));)
+        if (strtol(entry->d_name, NULL, 10) > 0)
+            holders += folder_links_to(entry->d_name, "fd", name, inode) ||
+                       folder_links_to(entry->d_name, "map_files", name, inode);
+    (void)closedir(directory);
+    return holders;
+}
+
+bool proc_runs(pid_t pid, const char *program)
+{
+    char path[64], target[512];
+    (void)snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+    ssize_t length = readlink(path, target, sizeof(target) - 1);
+    target[length > 0 ? length : 0] = '\0';
+    return strcmp(target, program) == 0;
 }
 
 uint32_t proc_children(pid_t pid, pid_t *children, uint32_t max)

@@ -6,6 +6,7 @@
 #ifndef F8_TESTS_PROC_H
 #define F8_TESTS_PROC_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -34,6 +35,12 @@ uint64_t proc_switches(pid_t pid);
 
 /* Waits until all threads of the process sleep. */
 void proc_await_sleep(pid_t pid);
+
+/* Processes that have the file open or mapped, as far as this user may look. */
+uint32_t proc_count_holders(const char *name, uint64_t inode);
+
+/* Whether the process runs the program of that path. */
+bool proc_runs(pid_t pid, const char *program);
 
 /* Writes the pids of the children of a process, at most `max`; their number. */
 uint32_t proc_children(pid_t pid, pid_t *children, uint32_t max);

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static int say(int status, const char *call)
+static int say(const struct toy_rank *toy, int status, const char *call)
 {
-    if (status != F8_OK)
+    if (status != F8_OK && !toy->job.quiet)
         (void)fprintf(stderr, "%s: %s: %s\n", call, f8_status_name(status), f8_error_text());
     return status;
 }
@@ -45,10 +45,11 @@ int toy_rank_join(struct toy_rank *toy, const struct toy_job *job, uint32_t rank
     toy->views = calloc(job->weights, sizeof(*toy->views));
     if (!toy->views)
         return F8_ENOMEM;
-    int status = say(f8_connect(&options, &toy->client), "f8_connect");
+    int status = say(toy, f8_connect(&options, &toy->client), "f8_connect");
     if (status != F8_OK)
         return status;
-    return say(f8_group_join(toy->client, "dp", rank, job->ranks, &toy->group), "f8_group_join");
+    return say(
+        toy, f8_group_join(toy->client, "dp", rank, job->ranks, &toy->group), "f8_group_join");
 }
 
 /* Every rank gets the same lists; a shard is a whole chunk, though its last rows may not count. */
@@ -83,7 +84,7 @@ static int register_lists(
     }
     int status = f8_register(toy->group, weights, num_weights, buckets, job->buckets);
     free(names);
-    return say(status, "f8_register");
+    return say(toy, status, "f8_register");
 }
 
 static int register_all(struct toy_rank *toy)
@@ -103,7 +104,7 @@ int toy_rank_seal(struct toy_rank *toy)
     uint64_t elements = job->buckets * job->weights * chunk_rows(job) * job->cols;
     void *memory;
     int status =
-        say(f8_region_alloc(toy->client, elements * sizeof(uint16_t), &toy->region, &memory),
+        say(toy, f8_region_alloc(toy->client, elements * sizeof(uint16_t), &toy->region, &memory),
             "f8_region_alloc");
     if (status != F8_OK)
         return status;
@@ -112,7 +113,7 @@ int toy_rank_seal(struct toy_rank *toy)
         toy->shards[i] = (uint16_t)(0x3e80 + (i * 37 + toy->rank) % 256); /* from 0.25 to 1.0 */
     status = register_all(toy);
     const struct f8_seal_options options = {.slots = job->slots};
-    return status == F8_OK ? say(f8_seal(toy->group, &options), "f8_seal") : status;
+    return status == F8_OK ? say(toy, f8_seal(toy->group, &options), "f8_seal") : status;
 }
 
 /* Reads every byte; none of the values is a zero. */
@@ -134,10 +135,11 @@ static int read_views(const struct toy_rank *toy)
 
 int toy_rank_hold(struct toy_rank *toy, uint32_t bucket)
 {
-    int status = say(f8_gather(toy->group, bucket, F8_DEFAULT_DEADLINE), "f8_gather");
+    int status = say(toy, f8_gather(toy->group, bucket, F8_DEFAULT_DEADLINE), "f8_gather");
     if (status == F8_OK)
-        status = say(f8_post_gather(toy->group, bucket, F8_FOREVER, toy->views, toy->job.weights),
-            "f8_post_gather");
+        status =
+            say(toy, f8_post_gather(toy->group, bucket, F8_FOREVER, toy->views, toy->job.weights),
+                "f8_post_gather");
     return status == F8_OK ? read_views(toy) : status;
 }
 
@@ -145,9 +147,9 @@ static int ask(struct toy_rank *toy, uint32_t bucket)
 {
     int status = F8_OK;
     if (toy->job.pre_gather)
-        status = say(f8_pre_gather(toy->group, bucket), "f8_pre_gather");
+        status = say(toy, f8_pre_gather(toy->group, bucket), "f8_pre_gather");
     if (status == F8_OK)
-        status = say(f8_gather(toy->group, bucket, F8_DEFAULT_DEADLINE), "f8_gather");
+        status = say(toy, f8_gather(toy->group, bucket, F8_DEFAULT_DEADLINE), "f8_gather");
     return status;
 }
 
@@ -158,10 +160,11 @@ int toy_rank_gathers(struct toy_rank *toy)
         if (b + 1 < toy->job.buckets)
             status = ask(toy, b + 1);
         if (status == F8_OK)
-            status = say(f8_post_gather(toy->group, b, F8_FOREVER, toy->views, toy->job.weights),
-                "f8_post_gather");
+            status =
+                say(toy, f8_post_gather(toy->group, b, F8_FOREVER, toy->views, toy->job.weights),
+                    "f8_post_gather");
         if (status == F8_OK)
-            status = say(f8_release(toy->group, b), "f8_release");
+            status = say(toy, f8_release(toy->group, b), "f8_release");
     }
     return status;
 }
@@ -170,18 +173,18 @@ int toy_rank_step(struct toy_rank *toy)
 {
     const struct toy_job *job = &toy->job;
     f8_ticket ticket;
-    int status = say(f8_changed(toy->group, 0, job->buckets * job->weights), "f8_changed");
+    int status = say(toy, f8_changed(toy->group, 0, job->buckets * job->weights), "f8_changed");
     if (status == F8_OK && job->precompute) {
-        status = say(f8_precompute(toy->group, F8_DEFAULT_DEADLINE, &ticket), "f8_precompute");
+        status = say(toy, f8_precompute(toy->group, F8_DEFAULT_DEADLINE, &ticket), "f8_precompute");
         if (status == F8_OK)
-            status = say(f8_wait(toy->group, ticket, F8_FOREVER), "f8_wait");
+            status = say(toy, f8_wait(toy->group, ticket, F8_FOREVER), "f8_wait");
     }
     return status == F8_OK ? toy_rank_gathers(toy) : status;
 }
 
 int toy_rank_settle(struct toy_rank *toy)
 {
-    return say(f8_quiesce(toy->group, F8_FOREVER), "f8_quiesce");
+    return say(toy, f8_quiesce(toy->group, F8_FOREVER), "f8_quiesce");
 }
 
 void toy_rank_close(struct toy_rank *toy)

@@ -20,6 +20,7 @@ struct toy_job {
     uint32_t slots; /* 0: each bucket has its own place */
     bool precompute;
     bool pre_gather;
+    bool quiet; /* errors are expected */
 };
 
 struct toy_rank {
