@@ -160,6 +160,7 @@ static int next_generation(struct collective *collective)
     free(collective->rounds);
     collective->rounds = rounds;
     group->generation++;
+    collective->warned_stale = false;
     group->state = GROUP_FORMING;
     return F8_OK;
 }

@@ -103,9 +103,23 @@ static int check_name(const char *what, const char *name, struct reason *reason)
     return F8_OK;
 }
 
+/* A client that names what it can do must be able to map what this daemon hands out. */
+static int check_capabilities(const F8__Hello *hello, struct reason *reason)
+{
+    uint64_t set = f8_proto_capability_set(hello->capabilities, hello->n_capabilities);
+    if (hello->n_capabilities == 0 || set & f8_proto_capability_bit(F8_CAPABILITY_ARENA_MEMFD))
+        return F8_OK;
+    return reason_set(reason, F8_EVERSION,
+        "the client (library %.40s) cannot map arenas that are memfds, and f8gatherd %s has no "
+        "others",
+        hello->library_version, F8_VERSION);
+}
+
 static int greet_trainer(struct session *session, const F8__Hello *hello, struct reason *reason)
 {
     int status = check_name("job", hello->job, reason);
+    if (status == F8_OK)
+        status = check_capabilities(hello, reason);
     if (status < 0)
         return status;
     return registry_enter_job(session->context->registry, session->peer.uid, hello->job,
@@ -146,6 +160,9 @@ static int handle_hello(
     reply->daemon_version = F8_VERSION;
     reply->credit = registry_config(session->context->registry)->credit;
     reply->pid = (uint32_t)getpid();
+    /* All that the list has: this build is complete. protobuf-c wants pointers that it may free. */
+    reply->capabilities = (char **)f8_proto_capabilities;
+    reply->n_capabilities = F8_CAPABILITY_COUNT;
     answer->reply.body_case = F8__REPLY__BODY_HELLO;
     answer->reply.hello = reply;
     return F8_OK;

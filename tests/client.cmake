@@ -10,6 +10,12 @@ foreach(suite test_client test_gather test_waits test_copy_out)
     f8_add_test(${suite} LABEL client SOURCES ${suite}.c lib/one_rank.c
         LIBS f8client_static fake_daemon)
 endforeach()
+
+# Counts calls by replacing them, which the sanitizers do too.
+if(NOT F8_SANITIZE)
+    f8_add_test(test_step_cost LABEL client SOURCES test_step_cost.c lib/one_rank.c
+        LIBS f8client_static fake_daemon)
+endif()
 target_compile_definitions(test_client PRIVATE F8_TRAINER="$<TARGET_FILE:trainer>")
 add_dependencies(test_client trainer)
 

@@ -38,11 +38,12 @@ struct fake_daemon {
     atomic_int withhold;     /* body case of requests whose replies wait for fake_go; 0: none */
     atomic_int fail_body;    /* body case that is refused ... */
     atomic_int fail_status;  /* ... with this status and "refused by the test" */
-    atomic_int counts[32];   /* requests seen, by body case */
-    atomic_int more;         /* Register packets with more set */
-    atomic_int weights;      /* in all Register packets */
-    atomic_int generation;   /* that the next Join gives */
-    _Atomic uint64_t use;    /* counts gathers */
+    _Atomic(const char *) capability; /* the only one that it names; NULL: it names none */
+    atomic_int counts[32];            /* requests seen, by body case */
+    atomic_int more;                  /* Register packets with more set */
+    atomic_int weights;               /* in all Register packets */
+    atomic_int generation;            /* that the next Join gives */
+    _Atomic uint64_t use;             /* counts gathers */
 };
 
 /* Starts listening, with `script` to run on the connection. Aborts the test if it cannot. */
