@@ -33,3 +33,7 @@ f8_add_measure(test_idle)
 f8_add_measure(test_many)
 f8_add_measure(test_leftovers)
 f8_add_measure(test_bench_leftovers)
+
+# Speed, for people: no ctest.
+add_executable(bench_rpc bench_rpc.c)
+target_link_libraries(bench_rpc PRIVATE measures_support)
