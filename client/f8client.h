@@ -215,7 +215,7 @@ F8_API int f8_register(struct f8_group *group, const struct f8_weight_desc *weig
 
 /* Settings of f8_seal; all ranks must give the same. Zero-initialise. */
 struct f8_seal_options {
-    uint32_t slots;      /* shared slots; must be > 0 if any bucket is shared */
+    uint32_t slots;      /* shared slots; must be > 0 if any bucket is shared; see f8_release */
     int poison;          /* nonzero: freed places are filled with NaN bytes, to find stale reads */
     int64_t deadline_ms; /* F8_DEFAULT_DEADLINE or milliseconds */
 };
@@ -291,6 +291,12 @@ F8_API int f8_view_check(struct f8_group *group, const struct f8_view *view);
 
 /*
  * Gives a gathered bucket back. Never blocks; allowed from finalizers and after a failure.
+ *
+ * Shared slots: all ranks should release in the same order relative to their gathers. A slot is
+ * free when every rank has released it; if one rank still holds bucket A and another still holds
+ * B, the next gather of a shared bucket waits for one of them, and if they in turn wait for that
+ * gather, it fails at its deadline.
+ *
  * F8_EORDER: the bucket is not held by this rank (released twice, or not waited for).
  */
 F8_API int f8_release(struct f8_group *group, uint32_t bucket);

@@ -186,7 +186,8 @@ static void run_part(struct backend_task *cut, bool stream)
                             .scale = cut->scale,
                             .dtype = cut->dtype,
                             .format = cut->format,
-                            .stream = stream},
+                            .stream = stream,
+                            .amax = cut->take_amax ? &cut->amax : NULL},
             &cut->counts);
         break;
     case BACKEND_COPY:

@@ -309,9 +309,9 @@ int collective_pre_gather(struct member *member, uint32_t bucket, struct reason 
 int collective_release(struct member *member, uint32_t bucket)
 {
     struct group *group = member->group;
-    if (!group->list || member->generation != group->generation ||
-        bucket >= group->list->num_buckets || group->state == GROUP_FORMING)
+    if (member->generation != group->generation)
         return F8_EORDER;
+    /* Not checked by the group's list: before the seal that is of the generation before. */
     int status = round_release(group->collective->rounds, member->rank, bucket);
     collective_settle(group->collective);
     return status;

@@ -274,6 +274,14 @@ static void set_range(struct collective *collective)
     memset(run->weights + run->first, 0, run->count * sizeof(*run->weights));
 }
 
+/* Who takes part: a rank may have died since it asked, and stays departed until this has ended. */
+static void set_members(struct collective *collective)
+{
+    const struct group *group = collective->group;
+    for (uint32_t r = 0; r < group->world_size; r++)
+        collective->run.members[r] = group_member_of(group, r);
+}
+
 int collective_start(void *context, const struct round_run *round)
 {
     struct collective *collective = context;
@@ -282,12 +290,10 @@ int collective_start(void *context, const struct round_run *round)
     if (round->kind == ROUND_SEAL)
         return collective_start_seal(collective);
     set_range(collective);
+    set_members(collective);
     int status = collective_check_versions(collective, run->first, run->count, run->weights);
     if (status < 0)
         return status;
-    /* A rank that dies from here on stays among the departed until this run has ended. */
-    memcpy(run->members, collective->group->members,
-        collective->group->world_size * sizeof(*run->members));
     run->phase = RUN_AMAX;
     run->weight = run->first;
     run->rank = 0;

@@ -141,6 +141,12 @@ struct member *group_add_member(struct group *group, uint32_t rank, uint32_t pid
 /* Unseats it; it is kept among the departed until group_bury. */
 void group_remove_member(struct member *member);
 
+/*
+ * The rank's member in the group's present generation, there or departed; NULL if none entered or
+ * its shards were buried.
+ */
+struct member *group_member_of(const struct group *group, uint32_t rank);
+
 /* Frees the departed: no work reads their shards any more. */
 void group_bury(struct group *group);
 

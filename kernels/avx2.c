@@ -9,23 +9,13 @@
 
 #if F8K_X86
 
-#include <immintrin.h>
+#include "kernels/avx2.h"
 
-#define AVX2        __attribute__((target("avx2,f16c,fma")))
-#define AVX2_INLINE static inline __attribute__((always_inline, target("avx2,f16c,fma")))
+enum {
+    TABLE_WORTH = 1024, /* elements from which making a table pays */
+};
 
-#define VECTOR 32 /* bytes */
-
-/* ---- amax: an unsigned maximum of patterns without their sign; NaN sorts above Inf ---- */
-
-/* One step: 32-bit lanes for fp32, 16-bit lanes for the halves. */
-AVX2_INLINE __m256i max_magnitude(bool wide, __m256i amax, const void *src)
-{
-    __m256i x = _mm256_loadu_si256(src);
-    if (wide)
-        return _mm256_max_epi32(amax, _mm256_and_si256(x, _mm256_set1_epi32(0x7fffffff)));
-    return _mm256_max_epi16(amax, _mm256_and_si256(x, _mm256_set1_epi16(0x7fff)));
-}
+/* ---- amax ---- */
 
 AVX2_INLINE __m256i max_lanes(bool wide, __m256i a, __m256i b)
 {
@@ -55,12 +45,9 @@ AVX2 static uint32_t amax_avx2(enum f8k_dtype dtype, const void *src, size_t cou
     size_t per_vector = VECTOR / f8k_dtype_size(dtype);
     size_t done = count / per_vector * per_vector;
     const char *bytes = src;
-    /* Lanes are elements of the source type again: the reference finishes them and the tail. */
-    uint8_t lanes[VECTOR];
     __m256i amax = dtype == F8K_F32 ? amax_vectors(true, bytes, count / per_vector)
                                     : amax_vectors(false, bytes, count / per_vector);
-    _mm256_storeu_si256((void *)lanes, amax);
-    uint32_t whole = f8k_ref_amax(dtype, lanes, per_vector);
+    uint32_t whole = amax_of_lanes(dtype, amax);
     uint32_t tail = f8k_ref_amax(dtype, bytes + done * f8k_dtype_size(dtype), count - done);
     return whole > tail ? whole : tail;
 }
@@ -125,6 +112,82 @@ AVX2_INLINE size_t dequantise_vectors(enum f8k_format format, const uint8_t *src
     return i;
 }
 
+/*
+ * The results of one scale >= 0 for the 128 magnitudes of a format, to 2 bytes each: results of
+ * 16h to 16h + 15 in row h, low and high bytes apart, as shuffles want them. NaN alone has its top
+ * bit set, which tells that it takes no sign. A code has few values and a division costs more than
+ * many shuffles.
+ */
+struct half_table {
+    uint8_t low[8][16];
+    uint8_t high[8][16];
+};
+
+AVX2_INLINE void make_half_table(
+    struct half_table *table, enum f8k_format format, enum f8k_dtype dtype, float scale)
+{
+    uint16_t nan = dtype == F8K_BF16 ? F8K_BF16_NAN : F8K_F16_NAN;
+    uint8_t codes[128];
+    uint16_t results[128];
+    for (unsigned i = 0; i < 128; i++)
+        codes[i] = (uint8_t)i;
+    dequantise_vectors(format, codes, dtype, (char *)results, 128, scale);
+    for (unsigned i = 0; i < 128; i++) {
+        unsigned mark = results[i] == nan ? 0x80 : 0;
+        table->low[i / 16][i % 16] = (uint8_t)results[i];
+        table->high[i / 16][i % 16] = (uint8_t)(results[i] >> 8 | mark);
+    }
+}
+
+/* Bytes of the rows by codes: bits 0 to 3 choose in a row, bits 4 to 6 choose the row. */
+AVX2_INLINE __m256i look_up(const uint8_t rows[8][16], __m256i codes)
+{
+    __m256i column = _mm256_and_si256(codes, _mm256_set1_epi8(15)), t[8];
+    UNROLLED
+    for (int i = 0; i < 8; i++) {
+        __m256i row = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)rows[i]));
+        t[i] = _mm256_shuffle_epi8(row, column);
+    }
+    /* A blend looks at bit 7 only. */
+    UNROLLED
+    for (int i = 0; i < 4; i++)
+        t[i] = _mm256_blendv_epi8(t[2 * i], t[2 * i + 1], _mm256_slli_epi16(codes, 3));
+    UNROLLED
+    for (int i = 0; i < 2; i++)
+        t[i] = _mm256_blendv_epi8(t[2 * i], t[2 * i + 1], _mm256_slli_epi16(codes, 2));
+    return _mm256_blendv_epi8(t[0], t[1], _mm256_slli_epi16(codes, 1));
+}
+
+/* 32 codes to halves. `flip` has the top bit of each byte set if the scale is negative. */
+AVX2_INLINE void dequantise_block(
+    const struct half_table *table, __m256i flip, const uint8_t *src, char *dst)
+{
+    __m256i codes = _mm256_loadu_si256((const void *)src);
+    codes = _mm256_permute4x64_epi64(codes, _MM_SHUFFLE(3, 1, 2, 0)); /* unpacking undoes it */
+    __m256i low = look_up(table->low, codes), high = look_up(table->high, codes);
+    /* The sign goes to what has none; of a NaN the mark is taken off. */
+    __m256i sign = _mm256_or_si256(_mm256_xor_si256(codes, flip), high);
+    high = _mm256_xor_si256(high, _mm256_and_si256(sign, _mm256_set1_epi8((char)0x80)));
+    _mm256_storeu_si256((void *)dst, _mm256_unpacklo_epi8(low, high));
+    _mm256_storeu_si256((void *)(dst + VECTOR), _mm256_unpackhi_epi8(low, high));
+}
+
+/* As dequantise_vectors, to halves, for long arrays. */
+AVX2_INLINE size_t dequantise_by_table(enum f8k_format format, const uint8_t *src,
+    enum f8k_dtype dtype, char *dst, size_t count, float scale)
+{
+    struct half_table table;
+    uint32_t bits = f8k_bits_of(scale);
+    __m256i flip = _mm256_set1_epi8((char)(bits >> 31 << 7));
+    size_t i = 0;
+    if (count < TABLE_WORTH)
+        return dequantise_vectors(format, src, dtype, dst, count, scale);
+    make_half_table(&table, format, dtype, f8k_from_bits(f8k_magnitude(bits)));
+    for (; i + VECTOR <= count; i += VECTOR)
+        dequantise_block(&table, flip, src + i, dst + 2 * i);
+    return i;
+}
+
 AVX2 static void dequantise_avx2(enum f8k_format format, const uint8_t *src, enum f8k_dtype dtype,
     void *dst, size_t count, float scale)
 {
@@ -138,12 +201,12 @@ AVX2 static void dequantise_avx2(enum f8k_format format, const uint8_t *src, enu
                       : dequantise_vectors(F8K_E5M2, src, F8K_F32, dst, count, scale);
         break;
     case F8K_BF16:
-        done = e4m3fn ? dequantise_vectors(F8K_E4M3FN, src, F8K_BF16, dst, count, scale)
-                      : dequantise_vectors(F8K_E5M2, src, F8K_BF16, dst, count, scale);
+        done = e4m3fn ? dequantise_by_table(F8K_E4M3FN, src, F8K_BF16, dst, count, scale)
+                      : dequantise_by_table(F8K_E5M2, src, F8K_BF16, dst, count, scale);
         break;
     case F8K_F16:
-        done = e4m3fn ? dequantise_vectors(F8K_E4M3FN, src, F8K_F16, dst, count, scale)
-                      : dequantise_vectors(F8K_E5M2, src, F8K_F16, dst, count, scale);
+        done = e4m3fn ? dequantise_by_table(F8K_E4M3FN, src, F8K_F16, dst, count, scale)
+                      : dequantise_by_table(F8K_E5M2, src, F8K_F16, dst, count, scale);
         break;
     }
     char *tail = (char *)dst + done * f8k_dtype_size(dtype);

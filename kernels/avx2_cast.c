@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The cast to float8 with AVX2, F16C and FMA. Called through the table of cpu.c, on any thread.
- * Whole blocks of 32 elements are done here, heads and tails by ref.c.
+ * Whole blocks of 32 elements are done here, heads and tails by ref.c. The amax of a block, if it
+ * is wanted, comes from the source's own bits and does not depend on the way the block is cast.
  *
  * A block is four vectors of fp32. fp32 to float8 rounds by an addition: with p the power of two
  * at or below y and m mantissa bits, the sum y + p * 2^(23 - m) has its last bit worth p * 2^-m, so
@@ -16,17 +17,9 @@
 
 #if F8K_X86
 
-#include <immintrin.h>
-
-#define AVX2        __attribute__((target("avx2,f16c,fma")))
-#define AVX2_INLINE static inline __attribute__((always_inline, target("avx2,f16c,fma")))
-
-/* Before a loop over the vectors of a block: at -O2 gcc would leave it a loop through memory,
- * four times slower. */
-#define UNROLLED _Pragma("GCC unroll 4")
+#include "kernels/avx2.h"
 
 enum {
-    VECTOR = 32,          /* bytes */
     BLOCK = 32,           /* elements of one step: 32 bytes of float8 */
     PREFETCH_AHEAD = 512, /* bytes */
     TABLE_WORTH = 4096,   /* elements from which making a table pays */
@@ -285,27 +278,50 @@ AVX2_INLINE void store_block(uint8_t *dst, __m256i bytes, bool stream)
         _mm256_storeu_si256((void *)dst, bytes);
 }
 
+/* The lanes' amax with one block more, from the source as it is. */
+AVX2_INLINE __m256i amax_block(enum f8k_dtype dtype, __m256i amax, const char *src)
+{
+    bool wide = dtype == F8K_F32;
+    UNROLLED
+    for (int i = 0; i < 4; i++)
+        if (wide || i < 2) /* halves fill two vectors */
+            amax = max_magnitude(wide, amax, src + VECTOR * i);
+    return amax;
+}
+
+/* Ends a loop over blocks: gives what it met to the caller. */
+AVX2_INLINE void give_results(const struct f8k_cast *cast, enum f8k_dtype dtype, __m256i amax,
+    const struct f8k_counts *met, struct f8k_counts *counts)
+{
+    if (cast->amax)
+        f8k_raise(cast->amax, amax_of_lanes(dtype, amax));
+    counts->saturated += met->saturated;
+    counts->nan += met->nan;
+}
+
 /* Whole blocks of any type. */
 AVX2_INLINE void cast_blocks(const struct f8k_cast *cast, enum f8k_dtype dtype,
-    enum f8k_format format, struct f8k_counts *counts)
+    enum f8k_format format, bool take_amax, struct f8k_counts *counts)
 {
     const struct scaler scaler = make_scaler(cast->scale, format);
     const size_t step = BLOCK * (dtype == F8K_F32 ? 4 : 2);
     const char *src = cast->src;
     struct f8k_counts met = {0};
+    __m256i amax = _mm256_setzero_si256();
     for (size_t i = 0; i < cast->count; i += BLOCK, src += step) {
         if (cast->stream)
             prefetch_ahead(src, step);
+        if (take_amax)
+            amax = amax_block(dtype, amax, src);
         __m256i bytes = cast_block(src, &scaler, dtype, format, &met);
         store_block(cast->dst + i, bytes, cast->stream);
     }
-    counts->saturated += met.saturated;
-    counts->nan += met.nan;
+    give_results(cast, dtype, amax, &met, counts);
 }
 
 /* Whole blocks of bf16 by a table, each block that it does not cover in the general way. */
 AVX2_INLINE void cast_blocks_by_table(const struct f8k_cast *cast, const struct bf16_table *table,
-    enum f8k_format format, struct f8k_counts *counts)
+    enum f8k_format format, bool take_amax, struct f8k_counts *counts)
 {
     const struct scaler scaler = make_scaler(cast->scale, format);
     const struct bf16_lookup lookup = load_table(table);
@@ -313,36 +329,38 @@ AVX2_INLINE void cast_blocks_by_table(const struct f8k_cast *cast, const struct 
     const size_t step = BLOCK * 2;
     const char *src = cast->src;
     struct f8k_counts met = {0};
+    __m256i amax = _mm256_setzero_si256();
     for (size_t i = 0; i < cast->count; i += BLOCK, src += step) {
         __m256i bytes;
         if (cast->stream)
             prefetch_ahead(src, step);
+        if (take_amax)
+            amax = amax_block(F8K_BF16, amax, src);
         if (!lookup_block(src, &lookup, flip, format, &bytes))
             bytes = cast_block(src, &scaler, F8K_BF16, format, &met);
         store_block(cast->dst + i, bytes, cast->stream);
     }
-    counts->saturated += met.saturated;
-    counts->nan += met.nan;
+    give_results(cast, F8K_BF16, amax, &met, counts);
 }
 
-/* One loop for each type and format: the constants fold into it. */
+/* One loop for each type, format and wish for the amax: the constants fold into it. */
 AVX2_INLINE void cast_format(
-    const struct f8k_cast *cast, enum f8k_format format, struct f8k_counts *counts)
+    const struct f8k_cast *cast, enum f8k_format format, bool take_amax, struct f8k_counts *counts)
 {
     struct bf16_table table;
     float scale = f8k_from_bits(f8k_magnitude(f8k_bits_of(cast->scale)));
     switch (cast->dtype) {
     case F8K_F32:
-        cast_blocks(cast, F8K_F32, format, counts);
+        cast_blocks(cast, F8K_F32, format, take_amax, counts);
         break;
     case F8K_BF16:
         if (cast->count >= TABLE_WORTH && make_bf16_table(&table, scale, format))
-            cast_blocks_by_table(cast, &table, format, counts);
+            cast_blocks_by_table(cast, &table, format, take_amax, counts);
         else
-            cast_blocks(cast, F8K_BF16, format, counts);
+            cast_blocks(cast, F8K_BF16, format, take_amax, counts);
         break;
     case F8K_F16:
-        cast_blocks(cast, F8K_F16, format, counts);
+        cast_blocks(cast, F8K_F16, format, take_amax, counts);
         break;
     }
 }
@@ -355,6 +373,19 @@ static struct f8k_cast cast_part(const struct f8k_cast *cast, size_t first, size
     part.dst = cast->dst + first;
     part.count = count;
     return part;
+}
+
+AVX2 static void cast_whole(const struct f8k_cast *cast, struct f8k_counts *counts)
+{
+    bool e4m3fn = cast->format == F8K_E4M3FN;
+    if (cast->amax && e4m3fn)
+        cast_format(cast, F8K_E4M3FN, true, counts);
+    else if (cast->amax)
+        cast_format(cast, F8K_E5M2, true, counts);
+    else if (e4m3fn)
+        cast_format(cast, F8K_E4M3FN, false, counts);
+    else
+        cast_format(cast, F8K_E5M2, false, counts);
 }
 
 AVX2 void f8k_avx2_cast(const struct f8k_cast *cast, struct f8k_counts *counts)
@@ -370,10 +401,7 @@ AVX2 void f8k_avx2_cast(const struct f8k_cast *cast, struct f8k_counts *counts)
     struct f8k_cast part = cast_part(cast, 0, head);
     f8k_ref_cast(&part, counts);
     part = cast_part(cast, head, whole);
-    if (cast->format == F8K_E4M3FN)
-        cast_format(&part, F8K_E4M3FN, counts);
-    else
-        cast_format(&part, F8K_E5M2, counts);
+    cast_whole(&part, counts);
     part = cast_part(cast, tail, cast->count - tail);
     f8k_ref_cast(&part, counts);
     if (cast->stream)

@@ -3,7 +3,9 @@
  * bench_kernels [ROUNDS]: the speed of every kernel variant against what the machine can do in the
  * same run: memcpy (bytes read and written) and a plain sum (bytes read). Every round measures
  * all of them in turn; the median of the rounds' ratios is what counts, because neighbours on a
- * shared machine move the absolute figures. One thread. Not a test: nothing is asserted.
+ * shared machine move the absolute figures. "amax;cast" is one pass after the other, "amax+cast"
+ * the cast that takes the amax; both are rated by the bytes of one pass. One thread. Not a test:
+ * nothing is asserted.
  */
 #include "kernels/fp8.h"
 #include "tests/kernel_support.h"
@@ -15,9 +17,18 @@
 #include <time.h>
 
 #define MAX_ROUNDS 101
-#define MAX_CASES  64
+#define MAX_CASES  96
 
-enum job_kind { JOB_MEMCPY, JOB_SUM, JOB_AMAX, JOB_CAST, JOB_DEQUANTISE, JOB_TO_BF16 };
+enum job_kind {
+    JOB_MEMCPY,
+    JOB_SUM,
+    JOB_AMAX,
+    JOB_CAST,
+    JOB_AMAX_CAST,  /* one after the other */
+    JOB_CAST_FUSED, /* the cast takes the amax */
+    JOB_DEQUANTISE,
+    JOB_TO_BF16
+};
 
 struct job {
     enum job_kind kind;
@@ -84,6 +95,7 @@ static void run_job(const struct bench *bench, const struct job *job)
 {
     size_t count = job->dtype ? bench->size / f8k_dtype_size(job->dtype) : 0;
     struct f8k_counts counts = {0};
+    uint32_t amax = 0;
     const uint8_t *src = bench->src[job->dtype];
     struct f8k_cast cast = {.src = src,
         .dst = bench->dst,
@@ -104,6 +116,15 @@ static void run_job(const struct bench *bench, const struct job *job)
         break;
     case JOB_CAST:
         job->ops->cast(&cast, &counts);
+        break;
+    case JOB_AMAX_CAST:
+        sink = job->ops->amax(job->dtype, src, count);
+        job->ops->cast(&cast, &counts);
+        break;
+    case JOB_CAST_FUSED:
+        cast.amax = &amax;
+        job->ops->cast(&cast, &counts);
+        sink = amax;
         break;
     case JOB_DEQUANTISE:
         job->ops->dequantise(job->format, src, job->dtype, bench->dst, count, bench->scale);
@@ -135,11 +156,12 @@ static void add_variant(struct bench *bench, const struct f8k_ops *ops, bool str
         enum f8k_dtype dtype = all_dtypes[d];
         add_job(bench, (struct job){.kind = JOB_AMAX, .ops = ops, .dtype = dtype});
         for (size_t f = 0; f < 2; f++)
-            add_job(bench, (struct job){.kind = JOB_CAST,
-                               .ops = ops,
-                               .dtype = dtype,
-                               .format = all_formats[f],
-                               .stream = stream});
+            for (enum job_kind kind = JOB_CAST; kind <= JOB_CAST_FUSED; kind++)
+                add_job(bench, (struct job){.kind = kind,
+                                   .ops = ops,
+                                   .dtype = dtype,
+                                   .format = all_formats[f],
+                                   .stream = stream});
         add_job(bench,
             (struct job){.kind = JOB_DEQUANTISE, .ops = ops, .dtype = dtype, .format = F8K_E4M3FN});
     }
@@ -178,7 +200,8 @@ static double median(const struct job *job, const struct job *base, int rounds)
 
 static void print_table(const struct bench *bench, const char *title, int rounds)
 {
-    static const char *const kinds[] = {"memcpy", "sum", "amax", "cast", "dequantise", "to_bf16"};
+    static const char *const kinds[] = {
+        "memcpy", "sum", "amax", "cast", "amax;cast", "amax+cast", "dequantise", "to_bf16"};
     printf("\n%s: %zu KiB of the wider type, %d rounds\n", title, bench->size >> 10, rounds);
     printf("%-6s %-10s %-9s %-7s %8s %10s %10s\n", "", "", "", "", "GB/s", "to memcpy", "to sum");
     for (size_t i = 0; i < bench->count; i++) {
