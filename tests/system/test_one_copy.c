@@ -88,6 +88,9 @@ static void check_one_copy(const char *title, uint32_t slots)
     struct crew crew;
     crew_start(&crew, RANKS, rank, &job);
     crew_await(&crew);
+    const char *shim = getenv("LD_PRELOAD");
+    if (shim)
+        ck_assert_msg(proc_find_mapping(daemon.pid, shim).count > 0, "the daemon has no shim");
     uint64_t pss_kb = add_arena(daemon.pid, bytes, &inode);
     check_anonymous(daemon.pid, toy_model_bytes(&job));
     for (uint32_t i = 0; i < RANKS; i++) {
