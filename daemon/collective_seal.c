@@ -253,7 +253,11 @@ int collective_start_seal(struct collective *collective)
     group->slots = first->slots;
     group->poison = first->poison;
     count_float8(group);
-    weights_lay_out(group->list, group->slots, &collective->layout);
+    if (weights_lay_out(group->list, group->slots, &collective->layout) < 0)
+        return reason_set(refusal, F8_ELIMIT,
+            "the arena of group %s with %u slots would be larger than any file: register smaller "
+            "weights or give fewer slots",
+            group->name, group->slots);
     collective->dirty = group->poison || any_shared(group->list);
     return start_reserve(collective);
 }
