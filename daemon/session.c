@@ -189,6 +189,9 @@ static session_handler *const handlers[] = {
 static int dispatch(struct session *session, const struct incoming *incoming, struct answer *answer)
 {
     F8__Request__BodyCase body = incoming->request->body_case;
+    /* Rounds know no tag 0, and 0 is the id of what the daemon says unasked. */
+    if (incoming->request->id == 0 && body != F8__REQUEST__BODY_RELEASE)
+        return reason_set(&answer->reason, F8_EINVAL, "request ids begin at 1");
     bool known = (size_t)body < sizeof(handlers) / sizeof(handlers[0]) && handlers[body];
     if (!known)
         return reason_set(&answer->reason, F8_EUNKNOWN,
