@@ -137,9 +137,9 @@ void collective_broken(void *context, const struct round_cause *cause)
 {
     struct collective *collective = context;
     struct group *group = collective->group;
-    collective->context->failed++;
     if (group->state == GROUP_BROKEN)
-        return; /* a rank died while the seal ran: the cause is known */
+        return; /* a rank died while the seal ran: the cause is known, and counted */
+    collective->context->failed++;
     group->state = GROUP_BROKEN;
     explain(collective, cause, &group->cause);
     log_warning("job %s, group %s: %s", group->job->name, group->name, group->cause.text);
