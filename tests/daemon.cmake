@@ -4,3 +4,11 @@ foreach(suite protocol names weights weights_compare scaling registry outq unpac
         listener)
     f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS f8daemon)
 endforeach()
+
+# Sessions without a socket: the fixture turns the loop.
+add_library(rooms STATIC lib/rooms.c lib/rooms_ask.c)
+target_link_libraries(rooms PUBLIC f8daemon PkgConfig::CHECK)
+
+foreach(suite session session_groups)
+    f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS rooms)
+endforeach()
