@@ -255,6 +255,17 @@ static int check_bucket(const struct member *member, uint32_t bucket, struct rea
         group->list->num_buckets);
 }
 
+/* Places are counted and kept in tables, so their number has a limit even where they are unused. */
+static int check_slots(const struct member *member, uint32_t slots, struct reason *reason)
+{
+    uint32_t limit = member->group->collective->context->config->max_weights;
+    if (slots <= limit)
+        return F8_OK;
+    return reason_set(reason, F8_ELIMIT,
+        "rank %u asked for %u slots in the seal of group %s, the limit is %u (--max-weights)",
+        member->rank, slots, member->group->name, limit);
+}
+
 int collective_seal(
     struct member *member, uint64_t tag, const struct collective_seal *seal, struct reason *reason)
 {
@@ -264,6 +275,9 @@ int collective_seal(
     if (round_asked(member->group->collective->rounds, member->rank, ROUND_SEAL))
         return reason_set(reason, F8_EORDER, "rank %u has asked for the seal of group %s already",
             member->rank, member->group->name);
+    status = check_slots(member, seal->slots, reason);
+    if (status < 0)
+        return status;
     member->slots = seal->slots;
     member->poison = seal->poison;
     return ask(member,
