@@ -175,9 +175,6 @@ bool round_reads(const struct rounds *rounds, uint32_t rank, uint32_t bucket);
 /* Whether the rank has an open collective of this kind. */
 bool round_asked(const struct rounds *rounds, uint32_t rank, enum round_kind kind);
 
-/* Buckets that it knows: 0 before the seal. */
-uint32_t round_buckets(const struct rounds *rounds);
-
 /* Number of collectives that have ended well. */
 uint64_t round_completed(const struct rounds *rounds);
 

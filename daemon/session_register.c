@@ -54,7 +54,7 @@ int session_region_add(
     if (incoming->num_fds != 1)
         return reason_set(&answer->reason, F8_EREGION,
             "the region came with %u descriptors, it takes exactly one", incoming->num_fds);
-    struct region **slot;
+    struct region **slot = NULL;
     struct region *region;
     int status = free_slot(session, &slot, &answer->reason);
     if (status == F8_OK)
