@@ -137,10 +137,12 @@ static int prepare(struct collective *collective)
         status = collective_prepare_runs(collective);
     if (status == F8_OK)
         status = collective_prepare_earlies(collective);
-    if (status < 0)
-        return reason_set(&collective->refusal, status, "out of memory sealing group %s",
-            collective->group->name);
-    return F8_OK;
+    if (status == F8_OK)
+        return F8_OK;
+    free(collective->sealed);
+    collective->sealed = NULL;
+    return reason_set(
+        &collective->refusal, status, "out of memory sealing group %s", collective->group->name);
 }
 
 /* The forming machine hands over; ranks that died while the seal ran break the new one at once. */
