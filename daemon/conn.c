@@ -175,11 +175,12 @@ static int receive_packet(struct conn *conn, struct packet *packet)
     packet->num_fds = 0;
     take_fds(&message, packet);
     packet->size = (size_t)n;
-    if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-        close_fds(packet);
-        return F8_EPROTO;
-    }
-    return n > 0 ? 1 : F8_ECONN;
+    bool whole = !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+    if (whole && n > 0)
+        return 1;
+    /* A packet of no bytes is taken for the end; even it may have brought descriptors. */
+    close_fds(packet);
+    return whole ? F8_ECONN : F8_EPROTO;
 }
 
 /* Unpacks and serves one packet; F8_EPROTO if it is none of the protocol. */
