@@ -42,9 +42,19 @@ static int take_region(
         status = registry_charge_region(session->job, "the region", size, reason);
     if (status < 0)
         return status;
-    status = region_map(fd, ret_region, reason);
+    struct region *region;
+    status = region_map(fd, &region, reason);
+    /* It cannot have shrunk, but what is charged must be what is given back. */
+    if (status == F8_OK && region->size != size) {
+        region_unref(region);
+        status = reason_set(reason, F8_EREGION,
+            "the memory descriptor grew from %" PRIu64 " bytes while it was added: add it again",
+            size);
+    }
     if (status < 0)
         registry_discharge_region(session->job, size);
+    else
+        *ret_region = region;
     return status;
 }
 
