@@ -212,7 +212,7 @@ START_TEST(growing_regions_are_charged_right)
     ck_assert_int_eq(client_status(&a, ask_hello(&a, "train")), F8_OK);
     atomic_store(&growing, true);
     ck_assert_int_eq(pthread_create(&thread, NULL, grow, &fd), 0);
-    for (int i = 0; i < 5000; i++) {
+    for (int i = 0; i < 1500; i++) {
         const F8__Reply *reply = client_await(&a, ask_region(&a, fd));
         if (reply->status == F8_OK)
             ck_assert_int_eq(client_status(&a, ask_region_drop(&a, 1)), F8_OK);
