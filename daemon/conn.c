@@ -175,11 +175,12 @@ static int receive_packet(struct conn *conn, struct packet *packet)
     packet->num_fds = 0;
     take_fds(&message, packet);
     packet->size = (size_t)n;
-    if (n > 0 && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+    bool whole = !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+    if (whole && n > 0)
         return 1;
-    /* A packet of no bytes looks like the end, and yet descriptors can be on it. */
+    /* A packet of no bytes is taken for the end; even it may have brought descriptors. */
     close_fds(packet);
-    return n > 0 ? F8_EPROTO : F8_ECONN;
+    return whole ? F8_ECONN : F8_EPROTO;
 }
 
 /* Unpacks and serves one packet; F8_EPROTO if it is none of the protocol. */

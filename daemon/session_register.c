@@ -42,9 +42,19 @@ static int take_region(
         status = registry_charge_region(session->job, "the region", size, reason);
     if (status < 0)
         return status;
-    status = region_map(fd, ret_region, reason);
+    struct region *region;
+    status = region_map(fd, &region, reason);
+    /* It cannot have shrunk, but what is charged must be what is given back. */
+    if (status == F8_OK && region->size != size) {
+        region_unref(region);
+        status = reason_set(reason, F8_EREGION,
+            "the memory descriptor grew from %" PRIu64 " bytes while it was added: add it again",
+            size);
+    }
     if (status < 0)
         registry_discharge_region(session->job, size);
+    else
+        *ret_region = region;
     return status;
 }
 
@@ -55,7 +65,7 @@ int session_region_add(
         return reason_set(&answer->reason, F8_EREGION,
             "the region came with %u descriptors, it takes exactly one", incoming->num_fds);
     struct region **slot = NULL;
-    struct region *region;
+    struct region *region = NULL;
     int status = free_slot(session, &slot, &answer->reason);
     if (status == F8_OK)
         status = take_region(session, incoming->fds[0], &region, &answer->reason);

@@ -4,6 +4,8 @@
  * registrations, which count in full or not at all.
  */
 #include <check.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -130,7 +132,7 @@ END_TEST
 START_TEST(requests_are_numbered_from_one)
 {
     a.last_id = UINT64_MAX;
-    client_refused(&a, ask_hello(&a, "train"), F8_EINVAL, "ids begin at 1");
+    client_refused(&a, ask_hello(&a, "train"), F8_EPROTO, "count from 1");
     ck_assert_int_eq(client_status(&a, ask_hello(&a, "train")), F8_OK);
     a.last_id = UINT64_MAX;
     client_refused(&b, ask_quiesce(&b), F8_EORDER, "must be Hello");
@@ -188,6 +190,39 @@ START_TEST(regions_are_charged_to_the_uid)
     ck_assert_uint_eq(totals.region_bytes, (1 << 20) + 1);
     (void)close(one);
     (void)close(two);
+}
+END_TEST
+
+/* A client that makes its memfd larger and larger, by a byte. */
+static atomic_bool growing;
+
+static void *grow(void *argument)
+{
+    int fd = *(int *)argument;
+    for (off_t size = 4097; atomic_load(&growing); size++)
+        (void)ftruncate(fd, size);
+    return NULL;
+}
+
+/* What is charged is what is given back, though the size changes between two looks at it. */
+START_TEST(growing_regions_are_charged_right)
+{
+    pthread_t thread;
+    int fd = make_memfd(4096);
+    ck_assert_int_eq(client_status(&a, ask_hello(&a, "train")), F8_OK);
+    atomic_store(&growing, true);
+    ck_assert_int_eq(pthread_create(&thread, NULL, grow, &fd), 0);
+    for (int i = 0; i < 1500; i++) {
+        const F8__Reply *reply = client_await(&a, ask_region(&a, fd));
+        if (reply->status == F8_OK)
+            ck_assert_int_eq(client_status(&a, ask_region_drop(&a, 1)), F8_OK);
+        else
+            ck_assert_ptr_nonnull(strstr(reply->text, "grew"));
+        client_forget(&a);
+    }
+    atomic_store(&growing, false);
+    (void)pthread_join(thread, NULL);
+    (void)close(fd);
 }
 END_TEST
 
@@ -305,6 +340,7 @@ static void add_all(TCase *tcase)
     tcase_add_test(tcase, requests_are_numbered_from_one);
     tcase_add_test(tcase, regions_are_checked_and_counted);
     tcase_add_test(tcase, regions_are_charged_to_the_uid);
+    tcase_add_test(tcase, growing_regions_are_charged_right);
     tcase_add_test(tcase, shards_must_lie_in_a_region);
     tcase_add_test(tcase, empty_shards_need_no_region);
     tcase_add_test(tcase, unknown_values_are_named);

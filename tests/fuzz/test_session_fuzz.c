@@ -12,7 +12,7 @@
 #include "tests/kernel_support.h"
 
 #ifndef FUZZ_RUNS
-#define FUZZ_RUNS 4000
+#define FUZZ_RUNS 2000
 #endif
 
 #define MAX_STEPS  400

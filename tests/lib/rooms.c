@@ -137,6 +137,13 @@ void client_open(struct client *client, struct rooms *rooms, uint32_t pid)
     ck_assert_int_eq(client_try_open(client, rooms, ROOMS_UID, pid), F8_OK);
 }
 
+void client_forget(struct client *client)
+{
+    for (uint32_t i = 0; i < client->num_replies; i++)
+        f8__reply__free_unpacked(client->replies[i], NULL);
+    client->num_replies = 0;
+}
+
 void client_close(struct client *client, bool died)
 {
     struct session *session = client->session;
@@ -144,11 +151,9 @@ void client_close(struct client *client, bool died)
         return;
     client->session = NULL; /* from here on a reply is an error */
     session_free(session, died);
-    for (uint32_t i = 0; i < client->num_replies; i++)
-        f8__reply__free_unpacked(client->replies[i], NULL);
+    client_forget(client);
     if (client->arena >= 0)
         (void)close(client->arena);
-    client->num_replies = 0;
     client->arena = -1;
 }
 

@@ -47,6 +47,9 @@ struct client {
 int client_try_open(struct client *client, struct rooms *rooms, uint32_t uid, uint32_t pid);
 void client_open(struct client *client, struct rooms *rooms, uint32_t pid);
 
+/* Drops the replies so far. */
+void client_forget(struct client *client);
+
 /* Ends the session and drops the replies. */
 void client_close(struct client *client, bool died);
 
