@@ -42,6 +42,9 @@ static void fill_hello(F8__Hello *hello, const struct channel_options *options)
     hello->minor = F8_PROTO_MINOR;
     hello->library_version = (char *)(uintptr_t)F8_VERSION;
     hello->role = options->role;
+    static char *capabilities[] = {(char *)"arena.memfd"};
+    hello->capabilities = capabilities;
+    hello->n_capabilities = sizeof(capabilities) / sizeof(capabilities[0]);
     if (options->job)
         hello->job = (char *)(uintptr_t)options->job;
     if (options->token) {
@@ -65,6 +68,11 @@ static int take_hello(struct channel *channel, const F8__Reply *reply)
             hello->daemon_version, channel->socket, hello->major, hello->minor, F8_VERSION,
             F8_PROTO_MAJOR, F8_PROTO_MINOR);
     channel->daemon_pid = (pid_t)hello->pid;
+    /* Whoever names none has what protocol 1.0 has, which is all that there is today. */
+    channel->capabilities =
+        hello->n_capabilities == 0
+            ? ~UINT64_C(0)
+            : f8_proto_capability_set(hello->capabilities, hello->n_capabilities);
     channel->daemon_version = strdup(hello->daemon_version);
     if (!channel->daemon_version)
         return error_set(F8_ENOMEM, "no memory for a connection");
@@ -200,6 +208,11 @@ const char *channel_daemon_version(const struct channel *channel)
 pid_t channel_daemon_pid(const struct channel *channel)
 {
     return channel->daemon_pid;
+}
+
+bool channel_can(const struct channel *channel, enum f8_capability capability)
+{
+    return channel->capabilities & f8_proto_capability_bit(capability);
 }
 
 void channel_traffic(struct channel *channel, struct channel_traffic *ret_traffic)

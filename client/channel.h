@@ -106,6 +106,9 @@ const char *channel_socket(const struct channel *channel);
 const char *channel_daemon_version(const struct channel *channel);
 pid_t channel_daemon_pid(const struct channel *channel);
 
+/* Whether the daemon named this capability. */
+bool channel_can(const struct channel *channel, enum f8_capability capability);
+
 void channel_traffic(struct channel *channel, struct channel_traffic *ret_traffic);
 
 #endif

@@ -33,11 +33,12 @@ struct waiter {
 
 /* Locks: send_lock is taken before lock; nothing is called outward under either. */
 struct channel {
-    int fd;               /* owned */
-    int poke;             /* owned: eventfd that makes the leader poll anew */
-    char socket[128];     /* path */
-    char *daemon_version; /* owned */
-    pid_t daemon_pid;     /* 0 until the Hello is answered */
+    int fd;                /* owned */
+    int poke;              /* owned: eventfd that makes the leader poll anew */
+    char socket[128];      /* path */
+    char *daemon_version;  /* owned */
+    pid_t daemon_pid;      /* 0 until the Hello is answered */
+    uint64_t capabilities; /* of the daemon: bits by enum f8_capability */
 
     pthread_mutex_t send_lock; /* numbering and sending, so that ids ascend on the socket */
 

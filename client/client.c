@@ -56,6 +56,23 @@ int f8_connect(const struct f8_connect_options *options, struct f8_client **ret_
     return F8_OK;
 }
 
+int f8_capability(struct f8_client *client, const char *name, int *ret_has)
+{
+    int status = client_enter(client);
+    if (status != F8_OK)
+        return status;
+    if (!name || !ret_has)
+        return error_set(F8_EINVAL, "f8_capability: name and ret_has must not be NULL");
+    char *names[] = {(char *)(uintptr_t)name};
+    uint64_t wanted = f8_proto_capability_set(names, 1);
+    int has = 0;
+    for (int c = 0; c < F8_CAPABILITY_COUNT; c++)
+        if (wanted & f8_proto_capability_bit((enum f8_capability)c))
+            has = channel_can(client->channel, (enum f8_capability)c);
+    *ret_has = has;
+    return F8_OK;
+}
+
 void f8_close(struct f8_client *client)
 {
     if (!client)

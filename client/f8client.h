@@ -17,7 +17,10 @@
  * Threads. Any thread may call any function at any time, except f8_close, which must be the last
  * call on its client. A thread that waits never blocks another thread's call.
  *
- * Signals. A wait that a signal handler ends returns F8_EINTR; nothing is lost, call it again.
+ * Signals. A wait for other ranks (f8_seal, f8_wait, f8_post_gather, f8_quiesce) that a signal
+ * handler ends returns F8_EINTR; nothing is lost, call it again. So does f8_precompute,
+ * f8_pre_gather or f8_gather, in which case nothing was sent. Calls that the daemon answers at once
+ * are not ended by signals.
  *
  * Fork. In a forked child every call returns F8_EFORKED, and f8_close only frees. The gathered
  * weights are not mapped in the child.
@@ -127,6 +130,12 @@ struct f8_connect_options {
 F8_API int f8_connect(const struct f8_connect_options *options, struct f8_client **ret_client);
 
 /*
+ * Whether the daemon has a capability, such as "flavour.static": *ret_has becomes 1 or 0, and 0 for
+ * a name that this library does not know. docs/protocol.md lists the names.
+ */
+F8_API int f8_capability(struct f8_client *client, const char *name, int *ret_has);
+
+/*
  * Ends the connection and frees the client, its groups, regions and mappings; NULL is allowed.
  * Leaving a sealed group breaks it for its other ranks (they may still use what they hold).
  * Must be the last call on the client; other threads' waits must have ended.
@@ -206,7 +215,7 @@ F8_API int f8_register(struct f8_group *group, const struct f8_weight_desc *weig
 
 /* Settings of f8_seal; all ranks must give the same. Zero-initialise. */
 struct f8_seal_options {
-    uint32_t slots;      /* shared slots; must be > 0 if any bucket is shared */
+    uint32_t slots;      /* shared slots; must be > 0 if any bucket is shared; see f8_release */
     int poison;          /* nonzero: freed places are filled with NaN bytes, to find stale reads */
     int64_t deadline_ms; /* F8_DEFAULT_DEADLINE or milliseconds */
 };
@@ -214,7 +223,8 @@ struct f8_seal_options {
 /*
  * Collective. Waits until all ranks have sealed, compares their lists and reserves the memory of
  * the gathered weights in full. F8_EMISMATCH names the first difference and both ranks; F8_ELIMIT
- * what is held by whom.
+ * what is held by whom. NULL options are all zero. After F8_EINTR call it again: the same seal is
+ * waited for.
  */
 F8_API int f8_seal(struct f8_group *group, const struct f8_seal_options *options);
 
@@ -224,7 +234,7 @@ typedef uint64_t f8_ticket;
 /*
  * Collective. Starts the batched computation of the scales of all dynamic weights: one amax per
  * weight, one reduction. Returns once it is sent. F8_EBUSY names a bucket that is being gathered
- * by this rank and not waited for.
+ * by this rank and not waited for; F8_ELIMIT: 16 tickets are open.
  */
 F8_API int f8_precompute(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket);
 
@@ -239,13 +249,15 @@ F8_API int f8_test(struct f8_group *group, f8_ticket ticket, int *ret_done);
 
 /*
  * Optional, waits for nobody: says that this rank's shards of the bucket are final, so that its
- * part of the work can begin before the other ranks ask. f8_gather of the bucket must follow.
+ * part of the work can begin before the other ranks ask. f8_gather of the bucket must follow; an
+ * error of the pre-gather is returned by it, or by f8_post_gather, and then the bucket is not held.
  */
 F8_API int f8_pre_gather(struct f8_group *group, uint32_t bucket);
 
 /*
  * Collective. Asks for the gather of a bucket and returns once that is sent, so that a trainer
- * can run ahead. F8_EBUSY: this rank holds the bucket's own place, or all shared slots, already.
+ * can run ahead. F8_EBUSY: this rank holds the bucket or has asked for it, or it holds or has asked
+ * for as many shared buckets as there are slots.
  */
 F8_API int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_ms);
 
@@ -253,7 +265,8 @@ F8_API int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_m
 struct f8_view {
     const void *data;   /* row-major, shape[0] rows; 4096-aligned; padding rows follow as zeros */
     uint64_t size;      /* bytes of data, without padding */
-    const float *scale; /* float8: data were cast as fp8(x * *scale); lies beside the data */
+    const float *scale; /* float8: data were cast as fp8(x * *scale); lies beside the data.
+                           Raw flavours: NULL */
     uint32_t ndim;
     uint64_t shape[F8_MAX_DIMS];
     enum f8_wire wire;
@@ -278,6 +291,12 @@ F8_API int f8_view_check(struct f8_group *group, const struct f8_view *view);
 
 /*
  * Gives a gathered bucket back. Never blocks; allowed from finalizers and after a failure.
+ *
+ * Shared slots: all ranks should release in the same order relative to their gathers. A slot is
+ * free when every rank has released it; if one rank still holds bucket A and another still holds
+ * B, the next gather of a shared bucket waits for one of them, and if they in turn wait for that
+ * gather, it fails at its deadline.
+ *
  * F8_EORDER: the bucket is not held by this rank (released twice, or not waited for).
  */
 F8_API int f8_release(struct f8_group *group, uint32_t bucket);
@@ -315,7 +334,7 @@ F8_API int f8_copy_size(
 F8_API int f8_copy_out(
     struct f8_group *group, uint32_t bucket, enum f8_layout layout, void *dst, uint64_t size);
 
-/* Messages received from the daemon for collectives so far, and collectives: for benchmarks. */
+/* Messages of this client since f8_connect, and its gathers: for benchmarks. */
 struct f8_traffic {
     uint64_t sent;     /* messages */
     uint64_t received; /* messages */

@@ -89,6 +89,20 @@ static int check_shape(const struct f8_weight_desc *desc, uint32_t world_size, s
     return F8_OK;
 }
 
+/* An older daemon may lack a flavour: better told here than as an unknown number there. */
+static int check_capability(const struct f8_weight_desc *desc, const struct channel *channel)
+{
+    static const enum f8_capability needed_by[] = {[F8_DYNAMIC] = F8_CAPABILITY_FLAVOUR_DYNAMIC,
+        [F8_STATIC] = F8_CAPABILITY_FLAVOUR_STATIC,
+        [F8_RAW] = F8_CAPABILITY_FLAVOUR_RAW,
+        [F8_RAW_BF16] = F8_CAPABILITY_FLAVOUR_RAW_BF16};
+    enum f8_capability needed = needed_by[desc->flavour];
+    if (channel_can(channel, needed))
+        return F8_OK;
+    return error_set(F8_EVERSION, "weight %s needs %s, which f8gatherd %s at %s lacks", desc->name,
+        f8_proto_capabilities[needed], channel_daemon_version(channel), channel_socket(channel));
+}
+
 /* Types and flavour; what they mean together, the daemon checks. */
 static int check_types(const struct f8_weight_desc *desc, struct weight *w)
 {
@@ -114,10 +128,13 @@ static void fill_weight_message(F8__Weight *message, const struct f8_weight_desc
     message->shape = (uint64_t *)(uintptr_t)desc->shape;
     message->dtype = desc->dtype;
     message->flavour = desc->flavour;
-    if (f8_proto_format_name(desc->format))
+    /* What the flavour does not use is not sent, so that ranks cannot disagree about it. */
+    bool dynamic = desc->flavour == F8_DYNAMIC;
+    if (dynamic || desc->flavour == F8_STATIC)
         message->format = desc->format;
-    message->power_of_two = desc->power_of_two != 0;
-    memcpy(&message->static_scale, &desc->static_scale, sizeof(float));
+    message->power_of_two = dynamic && desc->power_of_two != 0;
+    if (desc->flavour == F8_STATIC)
+        memcpy(&message->static_scale, &desc->static_scale, sizeof(float));
     if (desc->region) {
         message->region = desc->region->id;
         message->offset = desc->offset;
@@ -133,6 +150,8 @@ static int add_weight(struct registration *r, uint32_t index)
         status = check_shape(desc, r->group->world_size, w);
     if (status == F8_OK)
         status = check_types(desc, w);
+    if (status == F8_OK)
+        status = check_capability(desc, r->group->client->channel);
     if (status == F8_OK && desc->region && desc->region->client != r->group->client)
         status = error_set(F8_EREGION, "weight %s lies in a region of another client", desc->name);
     if (status != F8_OK)

@@ -18,7 +18,7 @@
 
 enum backend_op {
     BACKEND_AMAX,    /* amax of src into the task's amax */
-    BACKEND_CAST,    /* src * scale to float8 in dst; counts */
+    BACKEND_CAST,    /* src * scale to float8 in dst; counts; with take_amax the amax of src too */
     BACKEND_COPY,    /* count elements of dtype, bytes unchanged */
     BACKEND_TO_BF16, /* fp32 src to bf16 dst */
     BACKEND_FILL,    /* count bytes of dst = byte */
@@ -34,8 +34,9 @@ struct backend_task {
     enum f8k_format format;
     float scale;
     uint8_t byte;
+    bool take_amax; /* of a CAST: in the same pass; others ignore it */
     /* Results, valid in finished(); zeroed by submit. */
-    uint32_t amax; /* bits, max over the task's chunks */
+    uint32_t amax; /* bits, max over the task's chunks; 0 if none was taken */
     struct f8k_counts counts;
 };
 

@@ -26,7 +26,12 @@ static void reply(
 
 static void quiesced(void *context, uint32_t rank, uint64_t tag)
 {
-    reply(context, rank, tag, F8_OK, NULL);
+    struct collective *collective = context;
+    struct member *member = collective->group->members[rank];
+    (void)tag; /* the first of them: what ends one ends all */
+    for (uint32_t i = 0; i < member->num_quiesces; i++)
+        collective->context->listener->done(member, member->quiesces[i], F8_OK, NULL);
+    member->num_quiesces = 0;
 }
 
 const struct round_ops collective_round_ops = {
@@ -160,6 +165,7 @@ static int next_generation(struct collective *collective)
     free(collective->rounds);
     collective->rounds = rounds;
     group->generation++;
+    collective->warned_stale = false;
     group->state = GROUP_FORMING;
     return F8_OK;
 }
@@ -322,24 +328,41 @@ int collective_pre_gather(struct member *member, uint32_t bucket, struct reason 
 int collective_release(struct member *member, uint32_t bucket)
 {
     struct group *group = member->group;
-    /* A generation that broke before its seal has no buckets, whatever the one before had. */
-    if (member->generation != group->generation ||
-        bucket >= round_buckets(group->collective->rounds))
+    if (member->generation != group->generation)
         return F8_EORDER;
+    /* Not checked by the group's list: before the seal that is of the generation before. */
     int status = round_release(group->collective->rounds, member->rank, bucket);
     collective_settle(group->collective);
     return status;
 }
 
+/* Makes room for one more open quiesce. */
+static int reserve_quiesce(struct member *member)
+{
+    if (member->num_quiesces < member->quiesces_capacity)
+        return F8_OK;
+    uint32_t capacity = 2 * member->quiesces_capacity + 4;
+    uint64_t *tags = realloc(member->quiesces, capacity * sizeof(*tags));
+    if (!tags)
+        return F8_ENOMEM;
+    member->quiesces = tags;
+    member->quiesces_capacity = capacity;
+    return F8_OK;
+}
+
+/* Several may be open: threads each wait, and a wait that a signal ended is begun anew. */
 int collective_quiesce(struct member *member, uint64_t tag, struct reason *reason)
 {
     struct group *group = member->group;
     if (member->generation != group->generation)
         return F8_OK; /* another began the next generation, so nothing of this one is left */
-    int status = round_quiesce(group->collective->rounds, member->rank, tag);
-    if (status == F8_EBUSY)
-        return reason_set(reason, status, "rank %u waits for quiet already", member->rank);
-    return status;
+    if (reserve_quiesce(member) < 0)
+        return reason_set(
+            reason, F8_ENOMEM, "out of memory while rank %u waits for quiet", member->rank);
+    if (round_quiesce(group->collective->rounds, member->rank, tag) == F8_OK)
+        return F8_OK;
+    member->quiesces[member->num_quiesces++] = tag;
+    return ROUND_PENDING;
 }
 
 /* The first bucket with an open request of the member that reads one of these weights. */

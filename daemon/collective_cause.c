@@ -34,12 +34,13 @@ __attribute__((format(printf, 2, 3))) static void append(
     va_end(args);
 }
 
-/* "rank 1 (pid 4711)", or "rank 1 (not there)". */
+/* "rank 1 (pid 4711)", "rank 1 (pid 4711, not re-joined)", or "rank 1 (not there)". */
 static void append_rank(struct reason *reason, const struct group *group, uint32_t rank)
 {
-    const struct member *member = group->members[rank];
-    if (member && member->generation == group->generation)
-        append(reason, "rank %u (pid %u)", rank, member->pid);
+    const struct member *there = group_member_of(group, rank);
+    const struct member *member = there ? there : group->members[rank];
+    if (member)
+        append(reason, "rank %u (pid %u%s)", rank, member->pid, there ? "" : ", not re-joined");
     else
         append(reason, "rank %u (not there)", rank);
 }
@@ -68,6 +69,8 @@ static void append_late(
             continue;
         append(reason, "%s", separator);
         append_rank(reason, group, r);
+        if (cause->kind == ROUND_GATHER && round_holds(collective->rounds, r, cause->bucket))
+            append(reason, " still holding it");
         separator = ", ";
     }
 }
@@ -138,11 +141,15 @@ void collective_broken(void *context, const struct round_cause *cause)
     struct collective *collective = context;
     struct group *group = collective->group;
     if (group->state == GROUP_BROKEN)
-        return; /* a rank died while the seal ran: the cause is known, and counted */
-    collective->context->failed++;
+        return; /* a rank died while the seal ran: the cause is known */
+    struct round_head head;
+    bool at_rest = cause->trouble == ROUND_RANK_LEFT && !round_head(collective->rounds, &head);
     group->state = GROUP_BROKEN;
     explain(collective, cause, &group->cause);
-    log_warning("job %s, group %s: %s", group->job->name, group->name, group->cause.text);
+    /* A rank that leaves when nothing is open is how a training run ends. */
+    log_line(at_rest ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING, "job %s, group %s: %s", group->job->name,
+        group->name, group->cause.text);
+    collective->context->failed += !at_rest;
 }
 
 /* Two ranks say that they are at different values of a weight. */
@@ -151,15 +158,16 @@ static int version_mismatch(
 {
     const struct group *group = collective->group;
     const struct round_run *round = &collective->run.round;
+    struct member *const *members = collective->run.members;
     struct reason *reason = &collective->refusal;
     char what[NAME_TEXT];
     reason->text[0] = '\0';
     append(reason, "weight %s: ", group->list->weights[weight].name);
     append_rank(reason, group, rank);
-    append(reason, " is at version %" PRIu64 " where ", group->members[rank]->versions[weight]);
+    append(reason, " is at version %" PRIu64 " where ", members[rank]->versions[weight]);
     append_rank(reason, group, other);
     append(reason, " is at version %" PRIu64 ", %s, collective %" PRIu64 " of group %s",
-        group->members[other]->versions[weight],
+        members[other]->versions[weight],
         collective_describe(group, round->kind, round->bucket, what, sizeof(what)), round->number,
         group->name);
     return F8_EMISMATCH;
@@ -168,13 +176,14 @@ static int version_mismatch(
 /* The version that all ranks agree on; unknown as long as one does not know. */
 static int agree_on_version(struct collective *collective, uint32_t weight, uint64_t *ret_version)
 {
-    const struct group *group = collective->group;
-    uint64_t version = group->members[0]->versions[weight];
-    for (uint32_t r = 0; r < group->world_size; r++)
-        if (group->members[r]->versions[weight] == SCALING_VERSION_UNKNOWN)
+    struct member *const *members = collective->run.members;
+    uint32_t world_size = collective->group->world_size;
+    uint64_t version = members[0]->versions[weight];
+    for (uint32_t r = 0; r < world_size; r++)
+        if (members[r]->versions[weight] == SCALING_VERSION_UNKNOWN)
             version = SCALING_VERSION_UNKNOWN;
-    for (uint32_t r = 1; r < group->world_size && version != SCALING_VERSION_UNKNOWN; r++)
-        if (group->members[r]->versions[weight] != version)
+    for (uint32_t r = 1; r < world_size && version != SCALING_VERSION_UNKNOWN; r++)
+        if (members[r]->versions[weight] != version)
             return version_mismatch(collective, weight, r, 0);
     *ret_version = version;
     return F8_OK;

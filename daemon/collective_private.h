@@ -67,8 +67,9 @@ struct collective {
     struct weights_layout layout;
     struct reason refusal; /* why start() could not, or why the reservation failed */
     uv_timer_t timer;
-    uint64_t warned; /* number of the last collective that was logged as slow, plus one */
-    bool dirty;      /* places may hold other bytes than zeros where padding is */
+    uint64_t warned;   /* number of the last collective that was logged as slow, plus one */
+    bool warned_stale; /* in this generation */
+    bool dirty;        /* places may hold other bytes than zeros where padding is */
 };
 
 extern const struct round_ops collective_round_ops;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/log.h"
 #include "status.h"
 
 /* Tasks of one batch: enough that its ends cost nothing, few enough to be small. */
@@ -173,6 +174,18 @@ static void set_scales(struct collective *collective)
     }
 }
 
+/* Once a generation: the counters of f8ctl say how often, and for which weights. */
+static void warn_stale(struct collective *collective, uint32_t weight)
+{
+    const struct group *group = collective->group;
+    if (collective->warned_stale)
+        return;
+    collective->warned_stale = true;
+    log_warning("job %s, group %s: weight %s was gathered with a scale from before its values "
+                "changed: it saturates if they grew; precompute after each change (f8ctl scales)",
+        group->job->name, group->name, group->list->weights[weight].name);
+}
+
 /* The place is written: its scales follow, and the state learns of the gather. */
 static void complete_gather(struct collective *collective)
 {
@@ -184,7 +197,8 @@ static void complete_gather(struct collective *collective)
         struct scaling *scaling = &group->scalings[run->first + i];
         const struct run_weight *result = &run->weights[run->first + i];
         memcpy(scales + i * sizeof(float), &scaling->scale, sizeof(float));
-        scaling_gathered(scaling, result->version, &result->counts);
+        if (scaling_gathered(scaling, result->version, &result->counts))
+            warn_stale(collective, run->first + i);
     }
     collective_forget_early(collective, run->round.bucket);
     group->gathers++;
@@ -260,6 +274,14 @@ static void set_range(struct collective *collective)
     memset(run->weights + run->first, 0, run->count * sizeof(*run->weights));
 }
 
+/* Who takes part: a rank may have died since it asked, and stays departed until this has ended. */
+static void set_members(struct collective *collective)
+{
+    const struct group *group = collective->group;
+    for (uint32_t r = 0; r < group->world_size; r++)
+        collective->run.members[r] = group_member_of(group, r);
+}
+
 int collective_start(void *context, const struct round_run *round)
 {
     struct collective *collective = context;
@@ -268,12 +290,10 @@ int collective_start(void *context, const struct round_run *round)
     if (round->kind == ROUND_SEAL)
         return collective_start_seal(collective);
     set_range(collective);
+    set_members(collective);
     int status = collective_check_versions(collective, run->first, run->count, run->weights);
     if (status < 0)
         return status;
-    /* A rank that dies from here on stays among the departed until this run has ended. */
-    memcpy(run->members, collective->group->members,
-        collective->group->world_size * sizeof(*run->members));
     run->phase = RUN_AMAX;
     run->weight = run->first;
     run->rank = 0;

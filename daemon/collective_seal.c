@@ -18,18 +18,18 @@ static int compare_options(const struct member *a, const struct member *b, struc
             b->slots, a->rank, a->pid, a->slots);
     if (a->poison != b->poison)
         return reason_set(reason, F8_EMISMATCH,
-            "rank %u (pid %u) sealed %s poison where rank %u (pid %u) did not", b->rank, b->pid,
-            b->poison ? "with" : "without", a->rank, a->pid);
+            "rank %u (pid %u) sealed %s poison where rank %u (pid %u) sealed %s", b->rank, b->pid,
+            b->poison ? "with" : "without", a->rank, a->pid, a->poison ? "with" : "without");
     return F8_OK;
 }
 
 static int compare_members(const struct group *group, struct reason *reason)
 {
-    const struct member *first = group->members[0];
+    const struct member *first = group_member_of(group, 0);
     struct weights_party a = {.list = first->list, .rank = 0, .pid = first->pid};
     int status = weights_check_complete(first->list, reason);
     for (uint32_t r = 1; r < group->world_size && status == F8_OK; r++) {
-        const struct member *other = group->members[r];
+        const struct member *other = group_member_of(group, r);
         struct weights_party b = {.list = other->list, .rank = r, .pid = other->pid};
         status = weights_compare(&a, &b, reason);
         if (status == F8_OK)
@@ -65,7 +65,7 @@ static int check_shards(const struct member *member, struct reason *reason)
 static int adopt_list(struct collective *collective)
 {
     struct group *group = collective->group;
-    struct weight_list *list = group->members[0]->list;
+    struct weight_list *list = group_member_of(group, 0)->list;
     struct reason ignored;
     struct weights_party old = {.list = group->list}, new = {.list = list};
     bool known = group->list && weights_compare(&old, &new, &ignored) == F8_OK;
@@ -85,8 +85,9 @@ static int adopt_list(struct collective *collective)
         group->scalings = scalings;
     }
     for (uint32_t r = 0; r < group->world_size; r++) {
-        struct weight_list *own = group->members[r]->list;
-        group->members[r]->list = weights_ref(list);
+        struct member *member = group_member_of(group, r);
+        struct weight_list *own = member->list;
+        member->list = weights_ref(list);
         weights_unref(own);
     }
     weights_ref(list);
@@ -242,12 +243,12 @@ int collective_start_seal(struct collective *collective)
 {
     struct group *group = collective->group;
     struct reason *refusal = &collective->refusal;
-    const struct member *first = group->members[0];
+    const struct member *first = group_member_of(group, 0);
     int status = compare_members(group, refusal);
     if (status == F8_OK)
         status = check_slots(first->list, first->slots, refusal);
     for (uint32_t r = 0; r < group->world_size && status == F8_OK; r++)
-        status = check_shards(group->members[r], refusal);
+        status = check_shards(group_member_of(group, r), refusal);
     if (status == F8_OK)
         status = adopt_list(collective);
     if (status < 0)

@@ -367,8 +367,21 @@ void conn_open(struct conn_context *context, int fd)
     update_events(conn);
 }
 
+/* From here on the client hears nothing more: not that others leave, which they do as it does. */
+static void say_last_words(struct conn *conn)
+{
+    F8__Reply reply = F8__REPLY__INIT;
+    reply.status = F8_ECONN;
+    reply.text = (char *)"f8gatherd was told to end";
+    if (conn->out.count == 0 && !conn->broken)
+        (void)send_packet(conn->fd, conn->context->packet, pack(conn, &reply), -1);
+    conn->broken = true;
+}
+
 void conn_close_all(struct conn_context *context)
 {
+    for (struct conn *conn = context->first; conn; conn = conn->next)
+        say_last_words(conn);
     while (context->first)
         conn_close(context->first, false);
 }

@@ -33,6 +33,7 @@ static void member_free(struct member *member)
     weights_unref(member->list);
     free(member->shards);
     free(member->versions);
+    free(member->quiesces);
     free(member);
 }
 
@@ -43,6 +44,17 @@ void group_remove_member(struct member *member)
     member->session = NULL;
     member->next = group->departed;
     group->departed = member;
+}
+
+struct member *group_member_of(const struct group *group, uint32_t rank)
+{
+    struct member *member = group->members[rank];
+    if (member && member->generation == group->generation)
+        return member;
+    for (member = group->departed; member; member = member->next)
+        if (member->rank == rank && member->generation == group->generation)
+            return member;
+    return NULL;
 }
 
 void group_bury(struct group *group)

@@ -56,6 +56,8 @@ struct member {
     struct shard *shards;     /* owned: by weight */
     uint64_t *versions;       /* owned: by weight; SCALING_VERSION_UNKNOWN at first */
     uint32_t shards_capacity;
+    uint64_t *quiesces; /* owned: tags of its open ones; its credit bounds them */
+    uint32_t num_quiesces, quiesces_capacity;
     uint32_t rank;
     uint32_t pid;
     uint64_t generation; /* that it takes part in */
@@ -140,6 +142,12 @@ struct member *group_add_member(struct group *group, uint32_t rank, uint32_t pid
 
 /* Unseats it; it is kept among the departed until group_bury. */
 void group_remove_member(struct member *member);
+
+/*
+ * The rank's member in the group's present generation, there or departed; NULL if none entered or
+ * its shards were buried.
+ */
+struct member *group_member_of(const struct group *group, uint32_t rank);
 
 /* Frees the departed: no work reads their shards any more. */
 void group_bury(struct group *group);

@@ -82,6 +82,17 @@ static uint32_t find_place(const struct rounds *rounds, uint32_t bucket)
     return ROUND_NO_PLACE;
 }
 
+/* Whether a place for the bucket is free, or will be without any rank's doing. */
+static bool place_coming(const struct rounds *rounds, uint32_t bucket)
+{
+    if (!bucket_at(rounds, bucket)->shared)
+        return place_at(rounds, rounds->num_slots + bucket)->holders == 0;
+    for (uint32_t slot = 0; slot < rounds->num_slots; slot++)
+        if (place_at(rounds, slot)->holders == 0)
+            return true;
+    return false;
+}
+
 static void hold(struct rounds *rounds, uint32_t rank, uint32_t bucket)
 {
     *use_at(rounds, rank, bucket) = USE_HELD;
@@ -116,8 +127,11 @@ static void end_use(struct rounds *rounds, uint32_t rank, uint32_t bucket)
     vacate(rounds, b->place);
 }
 
+/* The first cause is kept. Whatever goes wrong besides a death ends what a death had let go on. */
 static void break_off(struct rounds *rounds, const struct round_cause *cause)
 {
+    bool death = cause->trouble == ROUND_RANK_DIED || cause->trouble == ROUND_RANK_LEFT;
+    rounds->going_on = death && (rounds->going_on || !rounds->broken);
     if (rounds->broken)
         return;
     rounds->broken = true;
@@ -134,6 +148,24 @@ static void answer_head(struct rounds *rounds, int status)
     for (uint32_t r = 0; r < rounds->num_ranks; r++)
         if (rank_at(rounds, r)->present && rank_at(rounds, r)->next > number)
             rounds->ops->reply(rounds->context, r, *tag_at(rounds, number, r), status, &run);
+}
+
+static bool any_present(const struct rounds *rounds)
+{
+    for (uint32_t r = 0; r < rounds->num_ranks; r++)
+        if (rank_at(rounds, r)->present)
+            return true;
+    return false;
+}
+
+/* After a death: whether the head still runs. It must be for someone, and wait for nobody. */
+static bool head_goes_on(const struct rounds *rounds)
+{
+    if (rounds->head == rounds->tail || !any_present(rounds))
+        return false;
+    const struct record *record = record_at(rounds, rounds->head);
+    return record->joined == rounds->num_ranks &&
+           (record->kind != ROUND_GATHER || place_coming(rounds, record->bucket));
 }
 
 /*
@@ -202,9 +234,12 @@ static void answer_quiesced(struct rounds *rounds)
 /* Called after every event: whatever can now start or be answered does and is. */
 static void advance(struct rounds *rounds)
 {
-    if (!rounds->running && !rounds->broken && rounds->head < rounds->tail)
+    if (rounds->going_on && !rounds->running)
+        rounds->going_on = head_goes_on(rounds);
+    bool open = rounds->going_on || (!rounds->broken && rounds->head < rounds->tail);
+    if (open && !rounds->running)
         start_head(rounds);
-    if (rounds->broken && !rounds->running && rounds->early_running == 0)
+    if (rounds->broken && !rounds->going_on && !rounds->running && rounds->early_running == 0)
         fail_all(rounds);
     answer_quiesced(rounds);
 }
@@ -327,7 +362,7 @@ void round_prepared(struct rounds *rounds, uint32_t rank, uint32_t bucket)
 
 int round_release(struct rounds *rounds, uint32_t rank, uint32_t bucket)
 {
-    if (*use_at(rounds, rank, bucket) != USE_HELD)
+    if (bucket >= rounds->num_buckets || *use_at(rounds, rank, bucket) != USE_HELD)
         return F8_EORDER;
     end_use(rounds, rank, bucket);
     advance(rounds);
@@ -382,6 +417,8 @@ void round_finished(struct rounds *rounds, int status)
     rounds->running = false;
     struct round_run run = run_of(rounds, rounds->head);
     if (status < 0) {
+        if (run.kind == ROUND_GATHER)
+            vacate(rounds, run.place); /* it wrote a part */
         break_off(rounds, &(struct round_cause){.trouble = ROUND_RUN_FAILED,
                               .status = status,
                               .number = run.number,

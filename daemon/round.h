@@ -8,7 +8,9 @@
  *
  * Collective n runs when every rank has asked for its n-th and all asked for the same; one runs
  * at a time. Whatever goes wrong breaks the machine for good: what runs ends first, then all that
- * was asked is answered with the first cause.
+ * was asked is answered with the first cause. If it was a death or a leave, what all ranks had
+ * asked for before still runs, in order, up to the first collective whose place a live rank holds:
+ * after the break nothing waits for a rank.
  */
 #ifndef F8_DAEMON_ROUND_H
 #define F8_DAEMON_ROUND_H
@@ -98,7 +100,7 @@ struct round_shape {
     uint32_t ranks;
     uint32_t buckets;   /* 0 before the seal */
     uint32_t slots;     /* shared places: 0 to slots - 1; bucket b's own place is slots + b */
-    uint32_t depth;     /* collectives that may be open at once */
+    uint32_t depth;     /* collectives that may be open at once; at least 1 */
     const bool *shared; /* borrowed for the call: per bucket, whether it takes a slot */
     uint64_t first;     /* number of the first collective */
 };
@@ -124,7 +126,7 @@ int round_ask(
 /* The rank's shards of the bucket are final. F8_OK, F8_EBROKEN, F8_EBUSY. */
 int round_prepare(struct rounds *rounds, uint32_t rank, uint32_t bucket);
 
-/* The rank has done with a gathered bucket. F8_EORDER if it does not hold it. */
+/* The rank has done with a gathered bucket. F8_EORDER if it does not hold it, or there is none. */
 int round_release(struct rounds *rounds, uint32_t rank, uint32_t bucket);
 
 /* Wait until nothing reads the rank's shards: F8_OK at once, ROUND_PENDING, F8_EBUSY if it waits
@@ -172,9 +174,6 @@ bool round_reads(const struct rounds *rounds, uint32_t rank, uint32_t bucket);
 
 /* Whether the rank has an open collective of this kind. */
 bool round_asked(const struct rounds *rounds, uint32_t rank, enum round_kind kind);
-
-/* Buckets that it knows: 0 before the seal. */
-uint32_t round_buckets(const struct rounds *rounds);
 
 /* Number of collectives that have ended well. */
 uint64_t round_completed(const struct rounds *rounds);

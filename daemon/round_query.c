@@ -75,11 +75,6 @@ bool round_asked(const struct rounds *rounds, uint32_t rank, enum round_kind kin
     return false;
 }
 
-uint32_t round_buckets(const struct rounds *rounds)
-{
-    return rounds->num_buckets;
-}
-
 uint64_t round_completed(const struct rounds *rounds)
 {
     return rounds->completed;

@@ -65,7 +65,8 @@ struct rounds {
     uint32_t cleaning; /* places being cleaned */
     bool running;
     bool broken;
-    int failure; /* status of the first cause */
+    bool going_on; /* broken by a death: what was complete before it still runs */
+    int failure;   /* status of the first cause */
 };
 
 static inline struct record *record_at(const struct rounds *rounds, uint64_t number)
@@ -100,12 +101,14 @@ static inline struct place *place_at(const struct rounds *rounds, uint32_t place
 /* An enum use. */
 static inline uint8_t *use_at(const struct rounds *rounds, uint32_t rank, uint32_t bucket)
 {
+    assert(rank < rounds->num_ranks && bucket < rounds->num_buckets);
     return (uint8_t *)rounds + rounds->uses_at + (size_t)bucket * rounds->num_ranks + rank;
 }
 
 /* An enum early. */
 static inline uint8_t *early_at(const struct rounds *rounds, uint32_t rank, uint32_t bucket)
 {
+    assert(rank < rounds->num_ranks && bucket < rounds->num_buckets);
     return (uint8_t *)rounds + rounds->earlies_at + (size_t)bucket * rounds->num_ranks + rank;
 }
 

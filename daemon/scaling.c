@@ -45,13 +45,14 @@ void scaling_in_gather(struct scaling *scaling, const struct weight *weight, uin
     set_scale(scaling, weight, amax, F8K_SCALE_DIRECT);
 }
 
-void scaling_gathered(struct scaling *scaling, uint64_t version, const struct f8k_counts *counts)
+bool scaling_gathered(struct scaling *scaling, uint64_t version, const struct f8k_counts *counts)
 {
     scaling->version = version;
     scaling->gathers++;
     scaling->saturated += counts->saturated;
     scaling->nan += counts->nan;
     bool precomputed = scaling->ready && scaling->amax_seen;
-    if (precomputed && version != SCALING_VERSION_UNKNOWN && version > scaling->scale_version)
-        scaling->stale++;
+    bool stale = precomputed && version > scaling->scale_version;
+    scaling->stale += stale;
+    return stale;
 }

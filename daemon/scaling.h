@@ -40,7 +40,10 @@ void scaling_precomputed(
 /* The reduction inside a gather gave this amax: the scale is for that gather alone. */
 void scaling_in_gather(struct scaling *scaling, const struct weight *weight, uint32_t amax);
 
-/* The weight was gathered, with values of this version. */
-void scaling_gathered(struct scaling *scaling, uint64_t version, const struct f8k_counts *counts);
+/*
+ * The weight was gathered, with values of this version. True if that was with a scale that was
+ * precomputed from older values: legal (evaluation, accumulation), but worth a word.
+ */
+bool scaling_gathered(struct scaling *scaling, uint64_t version, const struct f8k_counts *counts);
 
 #endif

@@ -103,9 +103,23 @@ static int check_name(const char *what, const char *name, struct reason *reason)
     return F8_OK;
 }
 
+/* A client that names what it can do must be able to map what this daemon hands out. */
+static int check_capabilities(const F8__Hello *hello, struct reason *reason)
+{
+    uint64_t set = f8_proto_capability_set(hello->capabilities, hello->n_capabilities);
+    if (hello->n_capabilities == 0 || set & f8_proto_capability_bit(F8_CAPABILITY_ARENA_MEMFD))
+        return F8_OK;
+    return reason_set(reason, F8_EVERSION,
+        "the client (library %.40s) cannot map arenas that are memfds, and f8gatherd %s has no "
+        "others",
+        hello->library_version, F8_VERSION);
+}
+
 static int greet_trainer(struct session *session, const F8__Hello *hello, struct reason *reason)
 {
     int status = check_name("job", hello->job, reason);
+    if (status == F8_OK)
+        status = check_capabilities(hello, reason);
     if (status < 0)
         return status;
     return registry_enter_job(session->context->registry, session->peer.uid, hello->job,
@@ -146,6 +160,9 @@ static int handle_hello(
     reply->daemon_version = F8_VERSION;
     reply->credit = registry_config(session->context->registry)->credit;
     reply->pid = (uint32_t)getpid();
+    /* All that the list has: this build is complete. protobuf-c wants pointers that it may free. */
+    reply->capabilities = (char **)f8_proto_capabilities;
+    reply->n_capabilities = F8_CAPABILITY_COUNT;
     answer->reply.body_case = F8__REPLY__BODY_HELLO;
     answer->reply.hello = reply;
     return F8_OK;
@@ -189,9 +206,9 @@ static session_handler *const handlers[] = {
 static int dispatch(struct session *session, const struct incoming *incoming, struct answer *answer)
 {
     F8__Request__BodyCase body = incoming->request->body_case;
-    /* Rounds know no tag 0, and 0 is the id of what the daemon says unasked. */
     if (incoming->request->id == 0 && body != F8__REQUEST__BODY_RELEASE)
-        return reason_set(&answer->reason, F8_EINVAL, "request ids begin at 1");
+        return reason_set(&answer->reason, F8_EPROTO,
+            "a request has the id 0: count from 1, 0 is for what has no reply");
     bool known = (size_t)body < sizeof(handlers) / sizeof(handlers[0]) && handlers[body];
     if (!known)
         return reason_set(&answer->reason, F8_EUNKNOWN,

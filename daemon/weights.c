@@ -168,8 +168,8 @@ int weights_add(struct weight_list *list, const char *name, const struct weight 
     if (status < 0)
         return status;
     if (list->num_weights >= limit)
-        return reason_set(
-            reason, F8_ELIMIT, "weight %s is one more than the limit of %u weights", name, limit);
+        return reason_set(reason, F8_ELIMIT,
+            "weight %s is one more than the limit of %u weights (--max-weights)", name, limit);
     if (reserve_one(
             (void **)&list->weights, list->num_weights, &list->weights_capacity, sizeof(added)) < 0)
         return reason_set(reason, F8_ENOMEM, "out of memory registering weight %s", name);

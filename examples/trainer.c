@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The smallest trainer: one rank of an FSDP group that gathers a float8 matrix and a norm, three
- * steps long. Start f8gatherd, then one of these per rank:  trainer RANK WORLD_SIZE [SOCKET]
- */
+/* The smallest trainer: a rank that gathers a float8 matrix and a norm, three steps long. Start
+ * f8gatherd, then one of these per rank:  trainer RANK WORLD_SIZE [SOCKET] */
 #include <stdio.h>
 #include <stdlib.h>
 #include <f8client.h>
@@ -20,12 +18,9 @@ static void check(int status, const char *call)
 
 int main(int argc, char **argv)
 {
-    if (argc < 3 || argc > 4) {
-        fprintf(stderr, "usage: trainer RANK WORLD_SIZE [SOCKET]\n");
-        return EXIT_FAILURE;
-    }
-    uint32_t rank = (uint32_t)atoi(argv[1]), world_size = (uint32_t)atoi(argv[2]);
-    const struct f8_connect_options options = {.job = "example", .socket = argv[3]};
+    uint32_t rank = argc > 2 ? (uint32_t)atoi(argv[1]) : 0;
+    uint32_t world_size = argc > 2 ? (uint32_t)atoi(argv[2]) : 1;
+    struct f8_connect_options options = {.job = "example", .socket = argc > 3 ? argv[3] : NULL};
     struct f8_client *client;
     struct f8_group *group;
     CHECK(f8_connect(&options, &client));
@@ -36,27 +31,16 @@ int main(int argc, char **argv)
     uint32_t rows = begin >= ROWS ? 0 : begin + chunk > ROWS ? ROWS - begin : chunk;
     struct f8_region *region;
     void *memory;
-    CHECK(f8_region_alloc(client, (size_t)chunk * (COLS + 1) * sizeof(float), &region, &memory));
-    float *matrix = memory, *norm = matrix + (size_t)chunk * COLS;
-
-    const struct f8_weight_desc weights[] = {
-        {.name = "w",
-            .ndim = 2,
-            .shape = {ROWS, COLS},
-            .dtype = F8_F32,
-            .flavour = F8_DYNAMIC,
-            .format = F8_E4M3FN,
-            .region = region,
-            .offset = 0},
-        {.name = "norm",
-            .ndim = 1,
-            .shape = {ROWS},
-            .dtype = F8_F32,
-            .flavour = F8_RAW,
-            .region = region,
-            .offset = (uint64_t)chunk * COLS * sizeof(float)},
-    };
-    const struct f8_bucket_desc bucket = {.name = "layers.0", .first = 0, .count = 2};
+    CHECK(f8_region_alloc(client, chunk * (COLS + 1) * sizeof(float), &region, &memory));
+    float *matrix = memory, *norm = matrix + chunk * COLS;
+    /* clang-format off */
+    struct f8_weight_desc weights[] = {
+        {.name = "w", .ndim = 2, .shape = {ROWS, COLS}, .dtype = F8_F32, .flavour = F8_DYNAMIC,
+            .format = F8_E4M3FN, .region = region},
+        {.name = "norm", .ndim = 1, .shape = {ROWS}, .dtype = F8_F32, .flavour = F8_RAW,
+            .region = region, .offset = chunk * COLS * sizeof(float)}};
+    /* clang-format on */
+    struct f8_bucket_desc bucket = {.name = "layers.0", .first = 0, .count = 2};
     CHECK(f8_register(group, weights, 2, &bucket, 1));
     CHECK(f8_seal(group, NULL));
 
@@ -64,22 +48,19 @@ int main(int argc, char **argv)
         for (uint32_t i = 0; i < rows * COLS; i++)
             matrix[i] = (float)(begin * COLS + i) / (ROWS * COLS) - 0.5F * (float)step;
         for (uint32_t i = 0; i < rows; i++)
-            norm[i] = 1.0F;
-        CHECK(f8_changed(group, 0, 2));
-
+            norm[i] = (float)(step + 1);
         f8_ticket ticket;
+        struct f8_view views[2];
+        CHECK(f8_changed(group, 0, 2));
         CHECK(f8_precompute(group, F8_DEFAULT_DEADLINE, &ticket)); /* all ranks: the scales */
         CHECK(f8_wait(group, ticket, F8_FOREVER));
-
-        struct f8_view views[2];
         CHECK(f8_pre_gather(group, 0));                  /* optional: this rank is ready */
         CHECK(f8_gather(group, 0, F8_DEFAULT_DEADLINE)); /* all ranks; returns at once */
         CHECK(f8_post_gather(group, 0, F8_FOREVER, views, 2));
-        const unsigned char *fp8 = views[0].data; /* ROWS x COLS bytes, the same on all ranks */
-        printf("rank %u step %d: scale %.6g, first byte 0x%02x, last norm %g\n", rank, step,
-            (double)*views[0].scale, fp8[0], (double)((const float *)views[1].data)[ROWS - 1]);
+        printf("rank %u step %d: scale %g, first byte 0x%02x, norm %g\n", rank, step,
+            (double)*views[0].scale, *(const unsigned char *)views[0].data,
+            (double)*(const float *)views[1].data);
         CHECK(f8_release(group, 0));
     }
     f8_close(client);
-    return EXIT_SUCCESS;
 }

@@ -54,6 +54,13 @@ static inline uint32_t f8k_magnitude(uint32_t bits)
     return bits & UINT32_C(0x7fffffff);
 }
 
+/* One step of amax. */
+static inline void f8k_raise(uint32_t *amax, uint32_t magnitude)
+{
+    if (magnitude > *amax)
+        *amax = magnitude;
+}
+
 static inline bool f8k_is_nan(uint32_t bits)
 {
     return f8k_magnitude(bits) > F8K_F32_INF;
@@ -139,8 +146,8 @@ static inline uint16_t f8k_to_bf16(float value)
     return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-/* fp32 bits of an fp16, exact; a NaN keeps its sign and payload and becomes quiet (as F16C does).
- */
+/* fp32 bits of an fp16, exact; a NaN keeps its sign and payload, and is as quiet as it was (F16C
+ * makes it quiet). */
 static inline uint32_t f8k_f16_bits(uint16_t f16)
 {
     uint32_t sign = (uint32_t)(f16 >> 15) << 31;

@@ -40,6 +40,9 @@ struct f8k_counts {
  * src needs the alignment of its element type only, dst none. They may not overlap.
  * `stream` says that dst is larger than the caches and not read soon: variants may then write
  * past the cache; what they wrote is visible to every thread that synchronises with this one.
+ * With `amax` the source's amax is taken in the same pass (delayed scaling: it is for later scales,
+ * and has no part in this cast): *amax is raised to it by an unsigned max, so parts of a shard may
+ * share one that starts at 0. It takes the bits that f8k_ops.amax gives for src.
  */
 struct f8k_cast {
     const void *src; /* borrowed: count elements of dtype */
@@ -49,6 +52,7 @@ struct f8k_cast {
     enum f8k_dtype dtype;
     enum f8k_format format;
     bool stream;
+    uint32_t *amax; /* borrowed: apart from src and dst; NULL: not taken */
 };
 
 /* The kernels of one instruction set. Reach them through f8k_ops() or f8k_variant(). */
@@ -63,7 +67,7 @@ struct f8k_ops {
      */
     uint32_t (*amax)(enum f8k_dtype dtype, const void *src, size_t count);
 
-    /* Runs a cast and adds to *counts (not NULL) what it met. */
+    /* Runs a cast, adds to *counts (not NULL) what it met and raises *cast->amax. */
     void (*cast)(const struct f8k_cast *cast, struct f8k_counts *counts);
 
     /* dst[i] = dtype(fp32(src[i]) / scale), i < count: float8 back to the source type. */

@@ -10,11 +10,8 @@
 uint32_t f8k_ref_amax(enum f8k_dtype dtype, const void *src, size_t count)
 {
     uint32_t amax = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t magnitude = f8k_magnitude(f8k_load_bits(dtype, src, i));
-        if (magnitude > amax)
-            amax = magnitude;
-    }
+    for (size_t i = 0; i < count; i++)
+        f8k_raise(&amax, f8k_magnitude(f8k_load_bits(dtype, src, i)));
     return amax;
 }
 
@@ -22,8 +19,11 @@ void f8k_ref_cast(const struct f8k_cast *cast, struct f8k_counts *counts)
 {
     uint32_t max_bits = f8k_spec_of(cast->format).max_bits;
     for (size_t i = 0; i < cast->count; i++) {
-        float scaled = f8k_from_bits(f8k_load_bits(cast->dtype, cast->src, i)) * cast->scale;
+        uint32_t source = f8k_load_bits(cast->dtype, cast->src, i);
+        float scaled = f8k_from_bits(source) * cast->scale;
         uint32_t bits = f8k_bits_of(scaled);
+        if (cast->amax)
+            f8k_raise(cast->amax, f8k_magnitude(source));
         if (f8k_is_nan(bits))
             counts->nan++;
         else if (f8k_magnitude(bits) > max_bits)

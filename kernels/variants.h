@@ -27,6 +27,7 @@ void f8k_ref_init(struct f8k_ops *ops);
 #if F8K_X86
 /* Needs AVX2, F16C and FMA. Overrides every entry. */
 void f8k_avx2_init(struct f8k_ops *ops);
+void f8k_avx2_cast(const struct f8k_cast *cast, struct f8k_counts *counts);
 #endif
 
 #endif

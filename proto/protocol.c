@@ -6,6 +6,7 @@
 #include "protocol.h"
 
 #include <stddef.h>
+#include <string.h>
 
 const char *f8_proto_status_text(int status)
 {
@@ -106,4 +107,20 @@ const char *f8_proto_wire_name(uint32_t wire)
 uint64_t f8_proto_weight_span(uint64_t rows, uint64_t cols, uint32_t world_size, uint32_t wire_size)
 {
     return f8_proto_align(f8_proto_chunk_rows(rows, world_size) * world_size * cols * wire_size);
+}
+
+const char *const f8_proto_capabilities[F8_CAPABILITY_COUNT] = {
+#define F8_CAPABILITY_NAME(name, text) [F8_CAPABILITY_##name] = (text),
+    F8_CAPABILITY_LIST(F8_CAPABILITY_NAME)
+#undef F8_CAPABILITY_NAME
+};
+
+uint64_t f8_proto_capability_set(char *const *names, size_t count)
+{
+    uint64_t set = 0;
+    for (size_t i = 0; i < count; i++)
+        for (int c = 0; c < F8_CAPABILITY_COUNT; c++)
+            if (strcmp(names[i], f8_proto_capabilities[c]) == 0)
+                set |= f8_proto_capability_bit((enum f8_capability)c);
+    return set;
 }

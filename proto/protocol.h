@@ -6,6 +6,7 @@
 #ifndef F8_PROTOCOL_H
 #define F8_PROTOCOL_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "status.h"
@@ -24,6 +25,39 @@
 
 /* Places in the arena, and weights in a place, begin at multiples of this. */
 #define F8_PROTO_ALIGN 4096
+
+/*
+ * What an end of a connection can do beyond the protocol's version: named in Hello and its answer,
+ * so that a new library meets an old daemon with a sentence, not with a failure in mid-run.
+ * X(NAME, "name"): arena.* is how a client can map gathered weights, the rest is the daemon's.
+ */
+#define F8_CAPABILITY_LIST(X)                                                                      \
+    X(ARENA_MEMFD, "arena.memfd")                                                                  \
+    X(REGION_MEMFD, "region.memfd")                                                                \
+    X(FLAVOUR_DYNAMIC, "flavour.dynamic")                                                          \
+    X(FLAVOUR_STATIC, "flavour.static")                                                            \
+    X(FLAVOUR_RAW, "flavour.raw")                                                                  \
+    X(FLAVOUR_RAW_BF16, "flavour.raw-bf16")                                                        \
+    X(POISON, "poison")                                                                            \
+    X(WEIGHT_MOVE, "weight-move")
+
+enum f8_capability {
+#define F8_CAPABILITY_ENUM(name, text) F8_CAPABILITY_##name,
+    F8_CAPABILITY_LIST(F8_CAPABILITY_ENUM)
+#undef F8_CAPABILITY_ENUM
+        F8_CAPABILITY_COUNT
+};
+
+/* Names by enum f8_capability. */
+extern const char *const f8_proto_capabilities[F8_CAPABILITY_COUNT];
+
+/* A set of capabilities from the names of a message; unknown names are passed over. */
+uint64_t f8_proto_capability_set(char *const *names, size_t count);
+
+static inline uint64_t f8_proto_capability_bit(enum f8_capability capability)
+{
+    return (uint64_t)1 << capability;
+}
 
 /* Where the socket is looked for when nothing else is said. */
 #define F8_PROTO_SOCKET      "/run/f8gatherd/f8gatherd.sock"

@@ -52,6 +52,7 @@ static struct backend_task random_task(struct rng *rng, uint8_t *const source[4]
         .format = all_formats[rng_below(rng, 2)],
         .scale = random_scale(rng),
         .byte = (uint8_t)rng_next(rng),
+        .take_amax = rng_below(rng, 2), /* only a cast heeds it */
         .count = random_count(rng),
         .amax = 0xdeadbeef, /* submit zeroes the results */
         .counts = {.saturated = 1, .nan = 1},
@@ -86,6 +87,8 @@ static void run_reference(struct backend_task *task)
         break;
     case BACKEND_CAST:
         ref->cast(&cast, &task->counts);
+        if (task->take_amax)
+            task->amax = ref->amax(task->dtype, task->src, task->count);
         break;
     case BACKEND_COPY:
         memcpy(task->dst, task->src, output_bytes(task));
@@ -177,8 +180,12 @@ START_TEST(amax_and_counts_are_over_all_chunks)
             .dtype = F8K_F32,
             .format = F8K_E4M3FN,
             .scale = 1.0F},
+        {0},
     };
-    struct run run = run_of(tasks, 2, 1);
+    tasks[2] = tasks[1];
+    tasks[2].take_amax = true;
+    tasks[2].dst = map_zeros(count);
+    struct run run = run_of(tasks, 3, 1);
     src[0] = -2000.0F;
     src[count / 2] = 3000.0F;
     src[count - 1] = 1000.0F;
@@ -188,6 +195,10 @@ START_TEST(amax_and_counts_are_over_all_chunks)
     float amax;
     memcpy(&amax, &tasks[0].amax, sizeof(amax));
     ck_assert_float_eq(amax, 3000.0F);
+    ck_assert_uint_eq(tasks[1].amax, 0);
+    ck_assert_uint_eq(tasks[2].amax, tasks[0].amax);
+    ck_assert_uint_eq(tasks[2].counts.saturated, 3);
+    ck_assert_mem_eq(tasks[2].dst, dst, count);
     ck_assert_uint_eq(tasks[1].counts.saturated, 3);
     ck_assert_uint_eq(dst[0], 0xfe);
     ck_assert_uint_eq(dst[count - 1], 0x7e);
@@ -197,10 +208,12 @@ START_TEST(amax_and_counts_are_over_all_chunks)
     run_out();
     ck_assert_uint_eq(run.finished, 2);
     ck_assert_uint_gt(tasks[0].amax, 0x7f800000);
+    ck_assert_uint_eq(tasks[2].amax, tasks[0].amax);
     ck_assert_uint_eq(tasks[1].counts.saturated, 3);
     ck_assert_uint_eq(tasks[1].counts.nan, 3);
     (void)munmap(src, count * sizeof(*src));
     (void)munmap(dst, count);
+    (void)munmap(tasks[2].dst, count);
 }
 END_TEST
 

@@ -3,8 +3,10 @@
 add_library(fake_daemon STATIC lib/fake_daemon.c lib/fake_daemon.h)
 target_link_libraries(fake_daemon PUBLIC f8proto Threads::Threads)
 
-f8_add_test(test_channel LABEL client SOURCES test_channel.c LIBS f8channel fake_daemon)
-foreach(suite test_client test_gather test_copy_out)
+foreach(suite test_channel test_channel_flow)
+    f8_add_test(${suite} LABEL client SOURCES ${suite}.c lib/pings.c LIBS f8channel fake_daemon)
+endforeach()
+foreach(suite test_client test_gather test_waits test_copy_out)
     f8_add_test(${suite} LABEL client SOURCES ${suite}.c lib/one_rank.c
         LIBS f8client_static fake_daemon)
 endforeach()
@@ -12,6 +14,12 @@ f8_add_test(test_client_garbage LABEL client SOURCES fuzz/test_client_garbage.c
     LIBS f8client_static fake_daemon kernel_support)
 if(F8_SANITIZE)
     target_compile_definitions(test_client_garbage PRIVATE GARBAGE_RUNS=300)
+endif()
+
+# Counts calls by replacing them, which the sanitizers do too.
+if(NOT F8_SANITIZE)
+    f8_add_test(test_step_cost LABEL client SOURCES test_step_cost.c lib/one_rank.c
+        LIBS f8client_static fake_daemon)
 endif()
 target_compile_definitions(test_client PRIVATE F8_TRAINER="$<TARGET_FILE:trainer>")
 add_dependencies(test_client trainer)

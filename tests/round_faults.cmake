@@ -11,25 +11,55 @@ round_fault(unclean_place "a place has one writer"
     [[return p->holders == 0 && !p->cleaning;]]
     [[return p->holders == 0;]])
 
-round_fault(early_failure "failures are told when all work has ended"
-    [[if (rounds->broken && !rounds->running && rounds->early_running == 0)]]
-    [[if (rounds->broken && !rounds->running)]])
+# Found first where nobody is left to be told.
+round_fault(early_failure "the head is told as it is"
+    [[if (rounds->broken && !rounds->going_on && !rounds->running && rounds->early_running == 0)]]
+    [[if (rounds->broken && !rounds->going_on && !rounds->running)]])
 
 round_fault(failure_during_run "failures are told when all work has ended"
-    [[if (rounds->broken && !rounds->running && rounds->early_running == 0)]]
-    [[if (rounds->broken && rounds->early_running == 0)]])
+    [[if (rounds->broken && !rounds->going_on && !rounds->running && rounds->early_running == 0)]]
+    [[if (rounds->broken && !rounds->going_on && rounds->early_running == 0)]])
 
 round_fault(answered_dead "the dead are not answered"
     [[if (rank_at(rounds, r)->present && rank_at(rounds, r)->next > number)]]
     [[if (rank_at(rounds, r)->next > number)]])
 
 round_fault(two_runs "one run at a time"
-    [[if (!rounds->running && !rounds->broken && rounds->head < rounds->tail)]]
-    [[if (!rounds->broken && rounds->head < rounds->tail)]])
+    [[if (open && !rounds->running)]]
+    [[if (open)]])
 
-round_fault(start_after_break "nothing begins after the break"
-    [[if (!rounds->running && !rounds->broken && rounds->head < rounds->tail)]]
-    [[if (!rounds->running && rounds->head < rounds->tail)]])
+round_fault(start_after_break "after a break only what was complete at a death begins"
+    [[bool open = rounds->going_on || (!rounds->broken && rounds->head < rounds->tail);]]
+    [[bool open = rounds->head < rounds->tail;]])
+
+round_fault(start_after_failed_run "after a break only what was complete at a death begins"
+    [[rounds->going_on = death && (rounds->going_on || !rounds->broken);]]
+    [[rounds->going_on |= death && !rounds->broken;]])
+
+round_fault(complete_one_fails "what can still run does not fail"
+    [[rounds->going_on = death && (rounds->going_on || !rounds->broken);]]
+    [[rounds->going_on = death && rounds->going_on;]])
+
+round_fault(second_death_ends_all "what can still run does not fail"
+    [[rounds->going_on = death && (rounds->going_on || !rounds->broken);]]
+    [[rounds->going_on = death && !rounds->broken;]])
+
+round_fault(waits_for_live_holder "after a break nothing waits for a rank"
+    [[           (record->kind != ROUND_GATHER || place_coming(rounds, record->bucket));]]
+    [[           (place_coming(rounds, record->bucket) || rounds->num_buckets > 0);]])
+
+round_fault(waits_for_missing_rank "after a break nothing waits for a rank"
+    [[    return record->joined == rounds->num_ranks &&
+           (record->kind]]
+    [[    return (record->kind]])
+
+round_fault(cleaning_is_not_waited_for "what can still run does not fail"
+    [[return place_at(rounds, rounds->num_slots + bucket)->holders == 0;]]
+    [[return place_free(rounds, rounds->num_slots + bucket);]])
+
+round_fault(failed_place "a place let go of by all is cleaned, once"
+    [[vacate(rounds, run.place); /* it wrote a part */]]
+    [[rounds->cleaning += 0;]])
 
 round_fault(lost_wakeup "what can start does"
     [[    end_use(rounds, rank, bucket);
@@ -62,4 +92,4 @@ round_fault(early_slot "an early part writes to its own place only"
 
 round_fault(deadline_of_head_only "a failure breaks the machine"
     [[for (uint64_t n = rounds->head; n < rounds->tail; n++) {]]
-    [[for (uint64_t n = rounds->head; n <= rounds->head; n++) {]])
+    [[for (uint64_t n = rounds->head; n < rounds->tail && n == rounds->head; n++) {]])

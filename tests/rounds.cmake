@@ -5,7 +5,7 @@ set(ROUND_DIR ${CMAKE_CURRENT_SOURCE_DIR}/../daemon)
 add_library(round_plain STATIC ${ROUND_DIR}/round.c ${ROUND_DIR}/round_query.c)
 target_link_libraries(round_plain PUBLIC f8proto)
 
-foreach(suite test_round test_round_broken)
+foreach(suite test_round test_round_broken test_round_death)
     f8_add_test(${suite} LABEL rounds SOURCES ${suite}.c lib/round_fixture.c LIBS round_plain)
 endforeach()
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The channel alone, against scripts of a fake daemon: finding the socket, versions, routing of
- * replies over threads, full sockets, signals, lost connections, garbage.
+ * The channel alone, against scripts of a fake daemon: finding the socket, versions, signals and
+ * timeouts, lost connections, garbage.
  */
-#include <check.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -12,25 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "client/channel.h"
-#include "client/channel_private.h"
 #include "client/error.h"
-#include "tests/lib/fake_daemon.h"
-
-static struct channel *open_channel(struct fake_daemon *daemon, fake_script *script)
-{
-    struct channel *channel = NULL;
-    fake_start(daemon, script);
-    const struct channel_options options = {.socket = daemon->socket, .job = "test"};
-    ck_assert_msg(channel_open(&options, &channel) == F8_OK, "%s", error_text());
-    return channel;
-}
-
-static void finish(struct fake_daemon *daemon, struct channel *channel)
-{
-    channel_close(channel);
-    fake_stop(daemon);
-}
+#include "tests/lib/pings.h"
 
 static int open_status(struct fake_daemon *daemon, fake_script *script)
 {
@@ -41,55 +23,6 @@ static int open_status(struct fake_daemon *daemon, fake_script *script)
     ck_assert_ptr_null(channel);
     fake_stop(daemon);
     return status;
-}
-
-static void assert_text(const char *part)
-{
-    ck_assert_msg(strstr(error_text(), part), "\"%s\" lacks \"%s\"", error_text(), part);
-}
-
-static uint64_t send_ping(struct channel *channel)
-{
-    F8__Ping ping = F8__PING__INIT;
-    F8__Request request = F8__REQUEST__INIT;
-    request.body_case = F8__REQUEST__BODY_PING;
-    request.ping = &ping;
-    uint64_t id = 0;
-    int status = channel_send(channel, &request, -1, &id);
-    ck_assert_msg(status == F8_OK, "%s", error_text());
-    return id;
-}
-
-/* Waits for a ping, and checks that the reply is its own. */
-static void await_ping(struct channel *channel, uint64_t id)
-{
-    struct channel_reply reply;
-    ck_assert_int_eq(channel_wait(channel, id, -1, &reply), F8_OK);
-    ck_assert_int_eq(reply.status, F8_OK);
-    ck_assert_int_eq(reply.body, F8__REPLY__BODY_PING);
-    ck_assert_uint_eq(reply.first, id);
-}
-
-static void post_release(struct channel *channel, uint32_t bucket)
-{
-    F8__Release release = F8__RELEASE__INIT;
-    release.bucket = bucket;
-    F8__Request request = F8__REQUEST__INIT;
-    request.body_case = F8__REQUEST__BODY_RELEASE;
-    request.release = &release;
-    channel_post(channel, &request);
-}
-
-static bool reply_ping(int fd, uint64_t id, const char *text)
-{
-    F8__PingReply ping = F8__PING_REPLY__INIT;
-    ping.uptime_ms = id;
-    F8__Reply reply = F8__REPLY__INIT;
-    reply.id = id;
-    reply.text = (char *)(uintptr_t)text;
-    reply.body_case = F8__REPLY__BODY_PING;
-    reply.ping = &ping;
-    return fake_reply(fd, &reply, -1);
 }
 
 /* ---- finding the daemon ---- */
@@ -232,238 +165,6 @@ START_TEST(last_words)
     struct fake_daemon daemon;
     ck_assert_int_eq(open_status(&daemon, script_last_words), F8_ELIMIT);
     assert_text("1024 connections are open");
-}
-END_TEST
-
-/* ---- routing ---- */
-
-#define THREADS     4
-#define BATCHES     250
-#define BATCH       8
-#define MOST_PIGGED 16
-
-/* Answers pings in bunches, each bunch in reverse. */
-static void script_reverse(struct fake_daemon *daemon, int fd)
-{
-    (void)daemon;
-    uint64_t ids[MOST_PIGGED];
-    bool open = fake_hello(fd);
-    while (open) {
-        int count = 0;
-        do {
-            F8__Request *request = fake_receive(fd, NULL);
-            open = request != NULL;
-            if (open)
-                ids[count++] = request->id;
-            fake_free(request);
-        } while (open && count < MOST_PIGGED && recv(fd, NULL, 0, MSG_PEEK | MSG_DONTWAIT) == 0);
-        while (count > 0)
-            reply_ping(fd, ids[--count], "");
-    }
-}
-
-static void *ping_in_batches(void *argument)
-{
-    struct channel *channel = argument;
-    for (int i = 0; i < BATCHES; i++) {
-        uint64_t ids[BATCH];
-        for (int k = 0; k < BATCH; k++)
-            ids[k] = send_ping(channel);
-        for (int k = 0; k < BATCH; k++)
-            await_ping(channel, ids[i % 2 ? k : BATCH - 1 - k]);
-    }
-    return NULL;
-}
-
-START_TEST(replies_find_their_threads)
-{
-    struct fake_daemon daemon;
-    struct channel *channel = open_channel(&daemon, script_reverse);
-    pthread_t threads[THREADS];
-    for (int i = 0; i < THREADS; i++)
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, ping_in_batches, channel), 0);
-    for (int i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
-    struct channel_traffic traffic;
-    channel_traffic(channel, &traffic);
-    ck_assert_uint_eq(traffic.sent, 1 + THREADS * BATCHES * BATCH);
-    ck_assert_uint_eq(traffic.received, traffic.sent);
-    ck_assert_uint_gt(traffic.sent_bytes, traffic.sent);
-    finish(&daemon, channel);
-}
-END_TEST
-
-/* More requests at once than the credit said: the table grows. */
-START_TEST(table_grows)
-{
-    struct fake_daemon daemon;
-    struct channel *channel = open_channel(&daemon, script_reverse);
-    uint64_t ids[10 * FAKE_CREDIT];
-    const int count = 10 * FAKE_CREDIT;
-    for (int i = 0; i < count; i++) {
-        ids[i] = send_ping(channel);
-        ck_assert(i == 0 || ids[i] > ids[i - 1]);
-    }
-    for (int i = 0; i < count; i++)
-        await_ping(channel, ids[i]);
-    struct channel_reply reply;
-    ck_assert_int_eq(channel_wait(channel, ids[0], 0, &reply), F8_ENOENT);
-    finish(&daemon, channel);
-}
-END_TEST
-
-/* ---- full sockets ---- */
-
-#define WEDGE 3000
-
-/* Reads no further request until its reply to the last one is in the socket: 4 KiB each. */
-static void script_bulky(struct fake_daemon *daemon, int fd)
-{
-    (void)daemon;
-    static char text[4096];
-    memset(text, 'x', sizeof(text) - 1);
-    F8__Request *request;
-    fake_hello(fd);
-    while ((request = fake_receive(fd, NULL))) {
-        reply_ping(fd, request->id, text);
-        fake_free(request);
-    }
-}
-
-START_TEST(full_socket_does_not_wedge)
-{
-    struct fake_daemon daemon;
-    struct channel *channel = open_channel(&daemon, script_bulky);
-    static uint64_t ids[WEDGE];
-    for (int i = 0; i < WEDGE; i++)
-        ids[i] = send_ping(channel);
-    for (int i = 0; i < WEDGE; i++)
-        await_ping(channel, ids[i]);
-    finish(&daemon, channel);
-}
-END_TEST
-
-static void *send_many(void *argument)
-{
-    for (int i = 0; i < WEDGE; i++)
-        channel_abandon(argument, send_ping(argument));
-    return NULL;
-}
-
-/* The same, while other threads lead: the sender must not miss the room, nor they their replies. */
-START_TEST(full_socket_with_a_leader)
-{
-    struct fake_daemon daemon;
-    struct channel *channel = open_channel(&daemon, script_bulky);
-    pthread_t sender, waiter;
-    ck_assert_int_eq(pthread_create(&sender, NULL, send_many, channel), 0);
-    ck_assert_int_eq(pthread_create(&waiter, NULL, ping_in_batches, channel), 0);
-    ping_in_batches(channel);
-    pthread_join(sender, NULL);
-    pthread_join(waiter, NULL);
-    await_ping(channel, send_ping(channel));
-    finish(&daemon, channel);
-}
-END_TEST
-
-/* Fills the way out with releases of bucket 0 that the script does not read yet. */
-static void fill_socket(struct channel *channel)
-{
-    F8__Release release = F8__RELEASE__INIT;
-    F8__Request request = F8__REQUEST__INIT;
-    request.body_case = F8__REQUEST__BODY_RELEASE;
-    request.release = &release;
-    uint8_t packet[F8_PROTO_MAX_PACKET];
-    size_t length = 0;
-    int status = wire_pack(&request, packet, &length);
-    while (status == F8_OK)
-        status = wire_send(channel->fd, packet, length, -1);
-    ck_assert_int_eq(status, WIRE_AGAIN);
-}
-
-/* Takes a ping, lets the test fill the socket, and answers the ping after bucket 9's release. */
-static void script_release_first(struct fake_daemon *daemon, int fd)
-{
-    fake_hello(fd);
-    F8__Request *request = fake_receive(fd, NULL);
-    uint64_t first = request->id;
-    fake_free(request);
-    fake_loaded(daemon);
-    fake_await_go(daemon);
-    bool answered = false;
-    while ((request = fake_receive(fd, NULL))) {
-        if (request->body_case == F8__REQUEST__BODY_RELEASE && request->release->bucket == 9)
-            answered = reply_ping(fd, first, "");
-        else if (request->body_case == F8__REQUEST__BODY_PING)
-            reply_ping(fd, answered ? request->id : 0, "");
-        fake_free(request);
-    }
-}
-
-/* Others may wait for a release while this rank only waits: it must go out without a request. */
-START_TEST(posts_go_out_while_waiting)
-{
-    struct fake_daemon daemon;
-    struct channel *channel = open_channel(&daemon, script_release_first);
-    ck_assert_int_eq(channel_reserve_posts(channel, 1), F8_OK);
-    uint64_t ping = send_ping(channel);
-    fake_await_loaded(&daemon);
-    fill_socket(channel);
-    post_release(channel, 9);
-    ck_assert_uint_eq(channel->num_posts, 1);
-    fake_go(&daemon);
-    await_ping(channel, ping);
-    ck_assert_uint_eq(channel->num_posts, 0);
-    finish(&daemon, channel);
-}
-END_TEST
-
-START_TEST(posts_go_out_before_requests)
-{
-    struct fake_daemon daemon;
-    struct channel *channel = open_channel(&daemon, script_release_first);
-    ck_assert_int_eq(channel_reserve_posts(channel, 1), F8_OK);
-    uint64_t ping = send_ping(channel);
-    fake_await_loaded(&daemon);
-    fill_socket(channel);
-    post_release(channel, 9);
-    ck_assert_int_eq(channel_reserve_posts(channel, 5), F8_OK);
-    fake_go(&daemon);
-    await_ping(channel, send_ping(channel)); /* id 0 if the release did not come first */
-    await_ping(channel, ping);
-    finish(&daemon, channel);
-}
-END_TEST
-
-static void *await_forever(void *argument)
-{
-    uint64_t *id = argument;
-    struct channel *channel = (struct channel *)(uintptr_t)id[0];
-    await_ping(channel, id[1]);
-    return NULL;
-}
-
-/* The release comes while another thread sleeps in poll, waiting for replies only. */
-START_TEST(posts_wake_the_leader)
-{
-    struct fake_daemon daemon;
-    struct channel *channel = open_channel(&daemon, script_release_first);
-    ck_assert_int_eq(channel_reserve_posts(channel, 1), F8_OK);
-    uint64_t argument[2] = {(uintptr_t)channel, send_ping(channel)};
-    fake_await_loaded(&daemon);
-    fill_socket(channel);
-    pthread_t waiter;
-    ck_assert_int_eq(pthread_create(&waiter, NULL, await_forever, argument), 0);
-    bool led = false;
-    while (!led) {
-        pthread_mutex_lock(&channel->lock);
-        led = channel->led;
-        pthread_mutex_unlock(&channel->lock);
-    }
-    post_release(channel, 9);
-    fake_go(&daemon);
-    pthread_join(waiter, NULL);
-    finish(&daemon, channel);
 }
 END_TEST
 
@@ -627,7 +328,8 @@ static const uint8_t no_message[] = {0xff, 0xff, 0xff, 0xff};
 
 static void garbage(struct fake_daemon *daemon, int fd, uint64_t id)
 {
-    switch (daemon->fail_status) {
+    int kind = daemon->fail_status;
+    switch (kind) {
     case 0:
         fake_send_bytes(fd, no_message, sizeof(no_message));
         break;
@@ -681,8 +383,9 @@ START_TEST(garbage_ends_the_connection)
 }
 END_TEST
 
-static void add_all(TCase *tcase)
+int main(void)
 {
+    TCase *tcase = tcase_create("channel");
     tcase_add_test(tcase, no_daemon_names_every_path);
     tcase_add_test(tcase, environment_finds_daemon);
     tcase_add_test(tcase, dead_socket_ends_the_search);
@@ -691,31 +394,11 @@ static void add_all(TCase *tcase)
     tcase_add_test(tcase, hello_refused);
     tcase_add_test(tcase, hello_unanswered);
     tcase_add_test(tcase, last_words);
-    tcase_add_test(tcase, replies_find_their_threads);
-    tcase_add_test(tcase, table_grows);
-    tcase_add_test(tcase, full_socket_does_not_wedge);
-    tcase_add_test(tcase, full_socket_with_a_leader);
-    tcase_add_test(tcase, posts_go_out_while_waiting);
-    tcase_add_test(tcase, posts_go_out_before_requests);
-    tcase_add_test(tcase, posts_wake_the_leader);
     tcase_add_test(tcase, signal_ends_a_wait);
     tcase_add_test(tcase, timeout_leaves_open);
     tcase_add_test(tcase, abandoned_reply_is_dropped);
     tcase_add_test(tcase, ask_gives_the_whole_reply);
     tcase_add_test(tcase, lost_connection_fails_all);
     tcase_add_loop_test(tcase, garbage_ends_the_connection, 0, 6);
-}
-
-int main(void)
-{
-    Suite *suite = suite_create("channel");
-    TCase *tcase = tcase_create("channel");
-    tcase_set_timeout(tcase, 60);
-    add_all(tcase);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("channel", tcase);
 }

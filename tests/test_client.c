@@ -94,8 +94,8 @@ START_TEST(region_alloc_gives_aligned_zeros)
     const size_t size = (5 << 20) + 13;
     ck_assert_int_eq(f8_region_alloc(rank.client, size, &region, &address), F8_OK);
     ck_assert_uint_eq((uintptr_t)address % (2 << 20), 0);
-    for (size_t i = 0; i < size; i++)
-        ck_assert_int_eq(((char *)address)[i], 0);
+    const char *bytes = address;
+    ck_assert(bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0);
     memset(address, 1, size);
     rank.daemon.fail_status = F8_EBUSY;
     rank.daemon.fail_body = F8__REQUEST__BODY_REGION_DROP;
@@ -226,6 +226,36 @@ START_TEST(bad_weights)
     assert_fails(f8_register(rank.group, weights, 2, NULL, 0), F8_EINVAL, text);
     ck_assert_int_eq(rank.daemon.counts[F8__REQUEST__BODY_REGISTER], 0);
     one_rank_stop(&rank);
+}
+END_TEST
+
+START_TEST(what_the_daemon_lacks)
+{
+    struct fake_daemon daemon;
+    struct f8_client *client;
+    struct f8_group *group;
+    int has = -1;
+    fake_start(&daemon, fake_serve);
+    daemon.capability = "flavour.raw";
+    const struct f8_connect_options options = {.socket = daemon.socket, .job = "test"};
+    ck_assert_int_eq(f8_connect(&options, &client), F8_OK);
+    ck_assert_int_eq(f8_capability(client, "flavour.raw", &has), F8_OK);
+    ck_assert_int_eq(has, 1);
+    ck_assert_int_eq(f8_capability(client, "flavour.static", &has), F8_OK);
+    ck_assert_int_eq(has, 0);
+    ck_assert_int_eq(f8_capability(client, "no such thing", &has), F8_OK);
+    ck_assert_int_eq(has, 0);
+    ck_assert_int_eq(f8_group_join(client, "dp", 0, 1, &group), F8_OK);
+    const struct f8_weight_desc weight = {.name = "w",
+        .ndim = 1,
+        .dtype = F8_F32,
+        .flavour = F8_STATIC,
+        .format = F8_E5M2,
+        .static_scale = 1};
+    assert_fails(f8_register(group, &weight, 1, NULL, 0), F8_EVERSION,
+        "weight w needs flavour.static, which f8gatherd 0.0.0-fake");
+    f8_close(client);
+    fake_stop(&daemon);
 }
 END_TEST
 
@@ -380,6 +410,7 @@ int main(void)
     tcase_add_test(tcase, region_share_says_what_is_wrong);
     tcase_add_test(tcase, many_weights_in_few_packets);
     tcase_add_loop_test(tcase, bad_weights, 0, 8);
+    tcase_add_test(tcase, what_the_daemon_lacks);
     tcase_add_test(tcase, bad_buckets);
     tcase_add_test(tcase, refused_registration_is_forgotten);
     tcase_add_test(tcase, region_of_another_client);

@@ -410,7 +410,9 @@ START_TEST(all_are_closed_at_once)
     ck_assert_uint_eq(session.connections, 0);
     (void)uv_run(&loop, UV_RUN_DEFAULT);
     for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(recv(fds[i], (char[1]){0}, 1, 0), 0);
+        char words[512];
+        ck_assert_int_gt(recv(fds[i], words, sizeof(words), 0), 0); /* why it ends */
+        ck_assert_int_eq(recv(fds[i], words, sizeof(words), 0), 0);
         (void)close(fds[i]);
     }
 }

@@ -10,16 +10,27 @@
 #include <check.h>
 #include <stdlib.h>
 
-#define MAX_COUNT 400
-#define CANARY    0xa5
+#define MAX_COUNT   400
+#define LARGE_COUNT 6000 /* variants may do longer arrays in another way */
+#define CANARY      0xa5
 
 static struct guarded source, target, expected;
 
+static void open_for(size_t count)
+{
+    source = guarded_open(4 * count + 64);
+    target = guarded_open(4 * count + 64);
+    expected = guarded_open(4 * count + 64);
+}
+
 static void open_buffers(void)
 {
-    source = guarded_open(4 * MAX_COUNT + 64);
-    target = guarded_open(4 * MAX_COUNT + 64);
-    expected = guarded_open(4 * MAX_COUNT + 64);
+    open_for(MAX_COUNT);
+}
+
+static void open_large_buffers(void)
+{
+    open_for(LARGE_COUNT);
 }
 
 static void close_buffers(void)
@@ -41,18 +52,56 @@ static void fill_random(struct rng *rng, enum f8k_dtype dtype, void *dst, size_t
         set_element(dtype, dst, i, random_element(rng, dtype));
 }
 
+/* Whether all are CANARY: the first is, and each equals the next. Fast under sanitizers too. */
+static bool untouched(const uint8_t *bytes, size_t count)
+{
+    return count == 0 || (*bytes == CANARY && memcmp(bytes, bytes + 1, count - 1) == 0);
+}
+
 /* Whether the bytes of target outside [dst, dst + bytes) are as they were. Check's own assertions
  * cost a write each, so loops over bytes ask first and assert once. */
 static bool surroundings_intact(const void *dst, size_t bytes)
 {
-    const uint8_t *begin = dst, *end = begin + bytes;
-    for (const uint8_t *p = target.low; p < target.low + target.size; p++)
-        if ((p < begin || p >= end) && *p != CANARY)
-            return false;
-    return true;
+    const uint8_t *begin = bytes ? dst : target.low, *end = begin + bytes;
+    return untouched(target.low, (size_t)(begin - target.low)) &&
+           untouched(end, (size_t)(target.low + target.size - end));
 }
 
-/* Casts with a variant and with ref and compares bytes, counts, and what lies around dst. */
+/* One element after the other, apart from all variants. */
+static uint32_t plain_amax(enum f8k_dtype dtype, const void *src, size_t count)
+{
+    uint32_t amax = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits = f8k_load_bits(dtype, src, i) & 0x7fffffff;
+        amax = bits > amax ? bits : amax;
+    }
+    return amax;
+}
+
+/* The same cast with the amax taken: same bytes and counts, and `amax` only ever rises. */
+static void check_fused(
+    const struct f8k_ops *ops, struct f8k_cast cast, const struct f8k_counts *want)
+{
+    uint32_t amax = 0, alone = ops->amax(cast.dtype, cast.src, cast.count);
+    struct f8k_counts counts = {.saturated = 7, .nan = 9};
+    cast.amax = &amax;
+    memset(target.low, CANARY, target.size);
+    ops->cast(&cast, &counts);
+    if (amax != alone || amax != plain_amax(cast.dtype, cast.src, cast.count))
+        ck_abort_msg("%s %s, %zu elements, scale %a (stream %d): amax %08x, alone it is %08x",
+            ops->name, f8k_dtype_name(cast.dtype), cast.count, (double)cast.scale, cast.stream,
+            amax, alone);
+    if (cast.count && memcmp(cast.dst, expected.low, cast.count) != 0)
+        ck_abort_msg("%s %s to %s, scale %a, %zu elements (stream %d): other bytes with amax",
+            ops->name, f8k_dtype_name(cast.dtype), f8k_format_name(cast.format), (double)cast.scale,
+            cast.count, cast.stream);
+    ck_assert_uint_eq(counts.saturated, want->saturated);
+    ck_assert_uint_eq(counts.nan, want->nan);
+    ck_assert(surroundings_intact(cast.dst, cast.count));
+}
+
+/* Casts with a variant and with ref and compares bytes, counts, and what lies around dst; then
+ * once more with the amax. */
 static void check_cast(const struct f8k_ops *ops, const struct f8k_cast *cast)
 {
     struct f8k_cast ref = *cast;
@@ -70,6 +119,7 @@ static void check_cast(const struct f8k_ops *ops, const struct f8k_cast *cast)
     ck_assert_uint_eq(counts.saturated, ref_counts.saturated);
     ck_assert_uint_eq(counts.nan, ref_counts.nan);
     ck_assert(surroundings_intact(cast->dst, cast->count));
+    check_fused(ops, *cast, &ref_counts);
 }
 
 START_TEST(cast_any_size_and_alignment)
@@ -93,6 +143,38 @@ START_TEST(cast_any_size_and_alignment)
             .format = all_formats[rng_below(&rng, 2)],
             .stream = rng_below(&rng, 2),
         };
+        check_cast(ops, &cast);
+    }
+}
+END_TEST
+
+/* Weights with few outliers and scales to match: nearly all results are normal. */
+START_TEST(cast_large_arrays)
+{
+    const struct f8k_ops *ops = f8k_variant((size_t)_i);
+    struct rng rng = {.state = 6};
+    for (int round = 0; round < 400; round++) {
+        enum f8k_dtype dtype = round % 2 ? F8K_BF16 : all_dtypes[rng_below(&rng, 3)];
+        size_t size = f8k_dtype_size(dtype), count = 4000 + rng_below(&rng, LARGE_COUNT - 4000);
+        bool at_end = rng_below(&rng, 2);
+        uint8_t *src = place(&source, count * size, at_end, rng_below(&rng, 64 / size) * size);
+        uint32_t rarity = 1 + (uint32_t)rng_below(&rng, 400);
+        for (size_t i = 0; i < count; i++) {
+            uint32_t one = dtype == F8K_F32 ? 0x3f800000 : dtype == F8K_BF16 ? 0x3f80 : 0x3c00;
+            uint32_t noise = (uint32_t)rng_next(&rng) & (dtype == F8K_F32 ? 0x81ffffff : 0x81ff);
+            bool outlier = rng_below(&rng, rarity) == 0;
+            set_element(dtype, src, i, outlier ? random_element(&rng, dtype) : one ^ noise);
+        }
+        struct f8k_cast cast = {
+            .src = src,
+            .dst = place(&target, count, at_end, rng_below(&rng, 64)),
+            .count = count,
+            .scale = round % 8 ? 1.0f + (float)rng_below(&rng, 1000) * 0.0123f : random_scale(&rng),
+            .dtype = dtype,
+            .format = all_formats[rng_below(&rng, 2)],
+            .stream = rng_below(&rng, 2),
+        };
+        cast.scale = round % 5 ? cast.scale : -cast.scale;
         check_cast(ops, &cast);
     }
 }
@@ -165,6 +247,40 @@ START_TEST(cast_counts_what_it_met)
 }
 END_TEST
 
+/* Parts of a shard share one amax: each raises what the others left, and none lowers it. */
+START_TEST(cast_raises_amax)
+{
+    const struct f8k_ops *ops = f8k_variant((size_t)_i);
+    float values[100];
+    uint8_t bytes[100];
+    uint32_t amax = 0x40000000; /* 2 */
+    struct f8k_counts counts = {0};
+    struct f8k_cast cast = {.src = values,
+        .dst = bytes,
+        .count = 100,
+        .scale = 1,
+        .dtype = F8K_F32,
+        .format = F8K_E4M3FN,
+        .amax = &amax};
+    for (int i = 0; i < 100; i++)
+        values[i] = -1;
+    ops->cast(&cast, &counts);
+    ck_assert_uint_eq(amax, 0x40000000);
+    values[17] = -3;
+    ops->cast(&cast, &counts);
+    ck_assert_uint_eq(amax, 0x40400000);
+    values[18] = -INFINITY;
+    ops->cast(&cast, &counts);
+    ck_assert_uint_eq(amax, F8K_F32_INF);
+    values[99] = -NAN; /* in the tail of vectors */
+    ops->cast(&cast, &counts);
+    ck_assert(f8k_is_nan(amax));
+    values[18] = values[99] = 0;
+    ops->cast(&cast, &counts);
+    ck_assert(f8k_is_nan(amax));
+}
+END_TEST
+
 START_TEST(amax_any_size_and_alignment)
 {
     const struct f8k_ops *ops = f8k_variant((size_t)_i);
@@ -176,11 +292,7 @@ START_TEST(amax_any_size_and_alignment)
         size_t offset = rng_below(&rng, 64 / size) * size;
         void *src = place(&source, count * size, rng_below(&rng, 2), round % 3 ? offset : 0);
         fill_random(&rng, dtype, src, count);
-        uint32_t want = 0;
-        for (size_t i = 0; i < count; i++) {
-            uint32_t bits = f8k_load_bits(dtype, src, i) & 0x7fffffff;
-            want = bits > want ? bits : want;
-        }
+        uint32_t want = plain_amax(dtype, src, count);
         uint32_t amax = ops->amax(dtype, src, count);
         ck_assert_msg(amax == want, "%s %s, %zu elements: amax %08x, want %08x", ops->name,
             f8k_dtype_name(dtype), count, amax, want);
@@ -251,6 +363,21 @@ START_TEST(dequantise_all_codes_and_any_size)
 }
 END_TEST
 
+/* Each scale with all codes, several times over, and a tail that fills no vector. */
+START_TEST(dequantise_large_arrays)
+{
+    const struct f8k_ops *ops = f8k_variant((size_t)_i);
+    struct rng rng = {.state = 7};
+    for (size_t s = 0; s < SCALES; s++)
+        for (size_t d = 0; d < 3; d++)
+            for (size_t f = 0; f < 2; f++) {
+                size_t count = 1000 + rng_below(&rng, s % 8 ? 100 : LARGE_COUNT - 1000);
+                float scale = rng_below(&rng, 2) ? pattern_scale(s) : -pattern_scale(s);
+                check_dequantise(ops, &rng, all_formats[f], all_dtypes[d], count, scale);
+            }
+}
+END_TEST
+
 START_TEST(to_bf16_any_size)
 {
     const struct f8k_ops *ops = f8k_variant((size_t)_i);
@@ -281,6 +408,10 @@ START_TEST(empty_arrays)
         ops->cast(&cast, &counts);
         cast.stream = true;
         ops->cast(&cast, &counts);
+        uint32_t amax = 0;
+        cast.amax = &amax;
+        ops->cast(&cast, &counts);
+        ck_assert_uint_eq(amax, 0);
         ck_assert_uint_eq(counts.nan + counts.saturated, 0);
         ops->dequantise(F8K_E5M2, NULL, all_dtypes[d], NULL, 0, 1);
     }
@@ -298,6 +429,7 @@ static Suite *kernels_suite(void)
     tcase_add_loop_test(tcase, cast_any_size_and_alignment, 0, variants);
     tcase_add_loop_test(tcase, cast_specials_in_every_lane, 0, variants);
     tcase_add_loop_test(tcase, cast_counts_what_it_met, 0, variants);
+    tcase_add_loop_test(tcase, cast_raises_amax, 0, variants);
     tcase_add_loop_test(tcase, amax_any_size_and_alignment, 0, variants);
     tcase_add_loop_test(tcase, amax_finds_one_element_anywhere, 0, variants);
     tcase_add_loop_test(tcase, amax_nan_sticks_beside_infinity, 0, variants);
@@ -305,6 +437,12 @@ static Suite *kernels_suite(void)
     tcase_add_loop_test(tcase, to_bf16_any_size, 0, variants);
     tcase_add_loop_test(tcase, empty_arrays, 0, variants);
     suite_add_tcase(suite, tcase);
+    TCase *large = tcase_create("every variant, large arrays");
+    tcase_add_checked_fixture(large, open_large_buffers, close_buffers);
+    tcase_set_timeout(large, 120);
+    tcase_add_loop_test(large, cast_large_arrays, 0, variants);
+    tcase_add_loop_test(large, dequantise_large_arrays, 0, variants);
+    suite_add_tcase(suite, large);
     return suite;
 }
 

@@ -2,7 +2,7 @@
 /*
  * The rules of round.h while nothing goes wrong: how collectives collect their ranks, which place
  * a gather gets, what a rank is refused, the early part, quiesce. test_round_broken.c has the
- * rest; test_round_explore.c goes through all interleavings.
+ * rest, test_round_death.c deaths; test_round_explore.c goes through all interleavings.
  */
 #include "tests/lib/round_fixture.h"
 

@@ -1,35 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The rules of round.h once something goes wrong: the causes and whom they name, what still runs
- * to its end, who is answered what and when, and what is refused from then on.
+ * to its end, who is answered what and when, and what is refused from then on. Deaths are in
+ * test_round_death.c.
  */
 #include "tests/lib/round_fixture.h"
 
 #include <stdlib.h>
-
-static void assert_cause(enum round_trouble trouble, int status, uint64_t number, uint32_t rank)
-{
-    ck_assert_int_eq(fix.cause.trouble, trouble);
-    ck_assert_int_eq(fix.cause.status, status);
-    ck_assert_uint_eq(fix.cause.number, number);
-    ck_assert_uint_eq(fix.cause.rank, rank);
-}
-
-/* Once it is broken and has answered: everybody is refused, nothing waits. */
-static void assert_over(void)
-{
-    ck_assert(round_is_broken(fix.rounds));
-    ck_assert(round_drained(fix.rounds));
-    ck_assert_uint_eq(round_deadline(fix.rounds), ROUND_NEVER);
-    for (uint32_t r = 0; r < fix.ranks; r++) {
-        ck_assert_int_eq(fix_ask(r, ROUND_PRECOMPUTE, 0), F8_EBROKEN);
-        ck_assert_int_eq(round_prepare(fix.rounds, r, A), F8_EBROKEN);
-        ck_assert_int_eq(round_quiesce(fix.rounds, r, 99), F8_OK);
-        ck_assert(!round_reads(fix.rounds, r, A));
-    }
-    round_tick(fix.rounds, ROUND_NEVER);
-    assert_said("");
-}
 
 START_TEST(mismatch_of_buckets)
 {
@@ -182,119 +159,6 @@ START_TEST(what_waits_for_an_early_part_is_not_overdue)
 }
 END_TEST
 
-START_TEST(death_while_the_others_wait)
-{
-    fix_begin(3, "o", 0, 4);
-    fix_precompute(0);
-    fix_precompute(1);
-    round_leave(fix.rounds, 1, true);
-    assert_said("broken; cancel; 100 ERANKDEAD; ");
-    assert_cause(ROUND_RANK_DIED, F8_ERANKDEAD, 0, 1);
-    round_leave(fix.rounds, 1, true); /* twice is once */
-    assert_over();
-}
-END_TEST
-
-START_TEST(death_during_a_run_has_one_outcome_for_all)
-{
-    for (int failed = 0; failed < 2; failed++) {
-        fix_begin(3, "o", 0, 4);
-        for (uint32_t r = 0; r < 3; r++)
-            fix_gather(r, A);
-        fix_precompute(0);
-        round_leave(fix.rounds, 1, true);
-        assert_said("start 0 gather A at 0; broken; cancel; ");
-        round_finished(fix.rounds, failed ? F8_EIO : F8_OK);
-        /* The first cause is kept, whatever follows from it. */
-        assert_said(failed ? "100 ERANKDEAD; 300 ERANKDEAD; 101 ERANKDEAD; "
-                           : "100 OK; 300 OK; 101 ERANKDEAD; ");
-        assert_cause(ROUND_RANK_DIED, F8_ERANKDEAD, 0, 1);
-        ck_assert_uint_eq(round_completed(fix.rounds), (failed ? 0 : 1));
-        ck_assert(!round_holds(fix.rounds, 1, A));
-        if (!failed) {
-            round_release(fix.rounds, 2, A);
-            round_leave(fix.rounds, 0, true);
-            assert_said("clean 0; ");
-        }
-        assert_over();
-        fix_end();
-    }
-}
-END_TEST
-
-START_TEST(death_of_all_during_a_run)
-{
-    fix_begin(2, "o", 0, 4);
-    fix.clean_begins = true;
-    fix_gather(0, A);
-    fix_gather(1, A);
-    round_leave(fix.rounds, 0, true);
-    round_leave(fix.rounds, 1, true);
-    assert_said("start 0 gather A at 0; broken; cancel; ");
-    round_finished(fix.rounds, F8_OK);
-    assert_said("clean 0; ");
-    ck_assert(!round_drained(fix.rounds));
-    round_cleaned(fix.rounds, 0);
-    ck_assert(round_drained(fix.rounds));
-}
-END_TEST
-
-START_TEST(death_of_the_last_holder_frees_the_place)
-{
-    fix_begin(2, "o", 0, 4);
-    fix_hold_all(A);
-    round_release(fix.rounds, 0, A);
-    round_leave(fix.rounds, 1, true);
-    assert_said("clean 0; broken; cancel; ");
-    assert_over();
-}
-END_TEST
-
-START_TEST(death_waits_for_early_parts)
-{
-    fix_begin(2, "oo", 0, 4);
-    fix_gather(0, A);
-    round_prepare(fix.rounds, 0, B);
-    round_prepare(fix.rounds, 1, B);
-    round_leave(fix.rounds, 1, true);
-    assert_said("prepare 0 B at 1; prepare 1 B at 1; broken; cancel; ");
-    ck_assert_int_eq(round_quiesce(fix.rounds, 0, 5), ROUND_PENDING);
-    round_prepared(fix.rounds, 0, B);
-    assert_said("");
-    ck_assert(!round_drained(fix.rounds));
-    round_prepared(fix.rounds, 1, B);
-    assert_said("100 ERANKDEAD; quiesced 0 5; ");
-    ck_assert(!round_reads(fix.rounds, 0, B)); /* never gathered, and never will be */
-    assert_over();
-}
-END_TEST
-
-START_TEST(leaving_names_itself_so)
-{
-    fix_begin(2, "o", 0, 4);
-    round_leave(fix.rounds, 0, false);
-    assert_said("broken; cancel; ");
-    assert_cause(ROUND_RANK_LEFT, F8_ERANKDEAD, 0, 0);
-    assert_over();
-}
-END_TEST
-
-START_TEST(before_the_seal_a_rank_can_come_and_go)
-{
-    fix_begin(2, "", 0, 4);
-    round_leave(fix.rounds, 1, true);
-    ck_assert(!round_is_broken(fix.rounds));
-    round_enter(fix.rounds, 1);
-    ck_assert_int_eq(fix_ask(0, ROUND_SEAL, 0), ROUND_PENDING);
-    ck_assert_int_eq(fix_ask(1, ROUND_SEAL, 0), ROUND_PENDING);
-    assert_said("start 0 seal; ");
-    round_leave(fix.rounds, 1, true); /* not once it has begun */
-    assert_said("broken; cancel; ");
-    round_finished(fix.rounds, F8_OK);
-    assert_said("100 OK; ");
-}
-END_TEST
-
 START_TEST(a_failed_run_fails_all_that_follows)
 {
     fix_begin(2, "oo", 0, 4);
@@ -303,7 +167,7 @@ START_TEST(a_failed_run_fails_all_that_follows)
     fix_gather(1, A);
     fix_precompute(1);
     round_finished(fix.rounds, F8_EIO);
-    assert_said("start 1 gather A at 0; broken; cancel; 101 EIO; 201 EIO; 202 EIO; ");
+    assert_said("start 1 gather A at 0; clean 0; broken; cancel; 101 EIO; 201 EIO; 202 EIO; ");
     assert_cause(ROUND_RUN_FAILED, F8_EIO, 1, 0);
     ck_assert_int_eq(fix.cause.kind, ROUND_GATHER);
     ck_assert_uint_eq(fix.cause.bucket, A);
@@ -338,20 +202,6 @@ START_TEST(a_start_that_refuses_waits_for_early_parts)
 }
 END_TEST
 
-START_TEST(late_callers_are_refused_while_the_run_ends)
-{
-    fix_begin(2, "oo", 0, 4);
-    fix_gather(0, A);
-    fix_gather(1, A);
-    round_leave(fix.rounds, 1, true);
-    ck_assert_int_eq(fix_ask(0, ROUND_GATHER, B), F8_EBROKEN);
-    ck_assert_int_eq(round_prepare(fix.rounds, 0, B), F8_EBROKEN);
-    ck_assert_int_eq(round_quiesce(fix.rounds, 0, 8), ROUND_PENDING);
-    round_finished(fix.rounds, F8_OK);
-    assert_said("start 0 gather A at 0; broken; cancel; 100 OK; quiesced 0 8; ");
-}
-END_TEST
-
 static Suite *round_suite(void)
 {
     const TTest *const tests[] = {
@@ -363,17 +213,9 @@ static Suite *round_suite(void)
         a_place_that_stays_held_is_overdue,
         what_runs_or_follows_complete_is_not_overdue,
         what_waits_for_an_early_part_is_not_overdue,
-        death_while_the_others_wait,
-        death_during_a_run_has_one_outcome_for_all,
-        death_of_all_during_a_run,
-        death_of_the_last_holder_frees_the_place,
-        death_waits_for_early_parts,
-        leaving_names_itself_so,
-        before_the_seal_a_rank_can_come_and_go,
         a_failed_run_fails_all_that_follows,
         a_start_that_refuses_fails_at_once,
         a_start_that_refuses_waits_for_early_parts,
-        late_callers_are_refused_while_the_run_ends,
     };
     Suite *suite = suite_create("round, broken");
     TCase *tcase = tcase_create("rules");

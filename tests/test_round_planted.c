@@ -17,6 +17,7 @@ START_TEST(the_planted_fault_is_found)
         if (!result.violation)
             continue;
         (void)printf("%s: not so: \"%s\", after\n%s", shape->name, result.violation, result.path);
+        (void)fflush(stdout);
         ck_assert_str_eq(result.violation, PLANTED_INVARIANT);
         return;
     }

@@ -132,7 +132,7 @@ END_TEST
 START_TEST(requests_are_numbered_from_one)
 {
     a.last_id = UINT64_MAX;
-    client_refused(&a, ask_hello(&a, "train"), F8_EINVAL, "ids begin at 1");
+    client_refused(&a, ask_hello(&a, "train"), F8_EPROTO, "count from 1");
     ck_assert_int_eq(client_status(&a, ask_hello(&a, "train")), F8_OK);
     a.last_id = UINT64_MAX;
     client_refused(&b, ask_quiesce(&b), F8_EORDER, "must be Hello");

@@ -135,8 +135,8 @@ static const struct {
     {flavour, "as float32 [5, 7] raw float32 where"},
     {format, "as float32 [5, 7] dynamic e5m2 where"},
     {power, "as float32 [5, 7] dynamic e4m3fn power-of-two where"},
-    {scale, "rank 3 (pid 33) gave weight w1 the static scale 0x3f800001 where rank 0 (pid 10) gave "
-            "0x3f800000"},
+    {scale, "rank 3 (pid 33) gave weight w1 the static scale 1.00000012 (0x3f800001) where rank 0 "
+            "(pid 10) gave 1 (0x3f800000)"},
     {more_weights, "rank 3 (pid 33) registered 3 weights where rank 0 (pid 10) registered 2"},
     {bucket_name, "rank 3 (pid 33) registered d as bucket 0 where rank 0 (pid 10) registered b"},
     {bucket_count, "rank 3 (pid 33) registered bucket b as 2 weights from 0 on where rank 0 (pid "

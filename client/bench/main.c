@@ -68,8 +68,12 @@ static int run(const struct options *options)
         run_bench(options, &model, &outcome);
         status = report(options, &model, &outcome);
     } else {
-        fprintf(stderr, "f8bench: %s\n", error.text);
-        status = options->num_weights > 0 ? 1 : 2;
+        if (options->num_weights == 0) {
+            fprintf(stderr, "f8bench: --model %s: %s\n", options->model, error.text);
+            status = 2;
+        } else if (!options->json || report_json_error(error.text) != 0) {
+            fprintf(stderr, "f8bench: %s\n", error.text);
+        }
     }
     run_outcome_done(&outcome);
     model_done(&model);

@@ -21,8 +21,13 @@
 int rank_fail(struct rank *rank, int status, const char *doing, const char *what)
 {
     rank->result->status = status;
-    return bench_fail(&rank->result->error, "%s %s: %s: %s", doing, what, f8_status_text(status),
-        f8_error_text());
+    return bench_fail(&rank->result->error, "%s %s: %s", doing, what, f8_error_text());
+}
+
+int rank_no_memory(struct rank *rank, const char *what)
+{
+    rank->result->status = F8_ENOMEM;
+    return bench_fail(&rank->result->error, "out of memory for %s", what);
 }
 
 uint64_t rank_first_row(const struct rank *rank, uint32_t weight)
@@ -82,7 +87,7 @@ static int prepare_copy(struct rank *rank)
         mmap(NULL, rank->copy_size + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (rank->copy == MAP_FAILED) {
         rank->copy = NULL;
-        return rank_fail(rank, F8_ENOMEM, "allocate", "memory to copy to");
+        return rank_no_memory(rank, "the plain copy");
     }
     madvise(rank->copy, rank->copy_size + 1, MADV_HUGEPAGE); /* as good as the kernel has it */
     memset(rank->copy, 0xff, rank->copy_size);
@@ -97,7 +102,7 @@ static int prepare(struct rank *rank)
     rank->views = calloc(num_weights, sizeof(*rank->views));
     rank->checker = checker_new();
     if (rank->offsets == NULL || rank->views == NULL || rank->checker == NULL) {
-        return rank_fail(rank, F8_ENOMEM, "allocate", "the lists of a rank");
+        return rank_no_memory(rank, "the lists of a rank");
     }
     return prepare_copy(rank);
 }
@@ -162,28 +167,36 @@ static void describe(const struct rank *rank, uint32_t weight, struct f8_weight_
     memcpy(desc->shape, what->shape, sizeof(desc->shape));
 }
 
+static int register_lists(
+    struct rank *rank, struct f8_weight_desc *weights, struct f8_bucket_desc *buckets)
+{
+    const struct model *model = rank->run->model;
+    int status;
+
+    for (uint32_t i = 0; i < model->num_weights; i++) {
+        describe(rank, i, &weights[i]);
+    }
+    for (uint32_t i = 0; i < model->num_buckets; i++) {
+        buckets[i] = (struct f8_bucket_desc){.name = model->buckets[i].name,
+            .first = model->buckets[i].first,
+            .count = model->buckets[i].count,
+            .shared = rank->run->options->slots > 0};
+    }
+    status = f8_register(rank->group, weights, model->num_weights, buckets, model->num_buckets);
+    return status == F8_OK ? 0 : rank_fail(rank, status, "register", "the weights");
+}
+
 static int register_all(struct rank *rank)
 {
     const struct model *model = rank->run->model;
     struct f8_weight_desc *weights = calloc(model->num_weights, sizeof(*weights));
     struct f8_bucket_desc *buckets = calloc(model->num_buckets, sizeof(*buckets));
-    int status = F8_ENOMEM;
+    int result = weights != NULL && buckets != NULL ? register_lists(rank, weights, buckets)
+                                                    : rank_no_memory(rank, "the lists of weights");
 
-    if (weights != NULL && buckets != NULL) {
-        for (uint32_t i = 0; i < model->num_weights; i++) {
-            describe(rank, i, &weights[i]);
-        }
-        for (uint32_t i = 0; i < model->num_buckets; i++) {
-            buckets[i] = (struct f8_bucket_desc){.name = model->buckets[i].name,
-                .first = model->buckets[i].first,
-                .count = model->buckets[i].count,
-                .shared = rank->run->options->slots > 0};
-        }
-        status = f8_register(rank->group, weights, model->num_weights, buckets, model->num_buckets);
-    }
     free(weights);
     free(buckets);
-    return status == F8_OK ? 0 : rank_fail(rank, status, "register", "the weights");
+    return result;
 }
 
 static int seal(struct rank *rank)
@@ -236,14 +249,14 @@ static int change(struct rank *rank, uint32_t step)
 
 static void measure_memcpy(struct rank *rank, uint32_t step)
 {
+    struct shared *shared = rank->run->shared;
     const uint8_t *from = rank->run->source->base + rank->rank * rank->copy_size;
-    double begin;
 
-    shared_barrier(rank->run->shared);
-    begin = shared_now();
+    shared_barrier(shared);
+    *shared_time_of(shared, step, rank->rank, TIME_MEMCPY_BEGIN) = shared_now();
     memcpy(rank->copy, from, rank->copy_size);
-    timed(rank, step, TIME_MEMCPY, begin);
-    shared_barrier(rank->run->shared);
+    *shared_time_of(shared, step, rank->rank, TIME_MEMCPY_END) = shared_now();
+    shared_barrier(shared);
 }
 
 static int precompute(struct rank *rank, uint32_t step)

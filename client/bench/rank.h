@@ -53,8 +53,9 @@ struct rank {
 /* Runs all steps; the exit status of the process. Failures are in run->shared. */
 int rank_main(const struct run *run, uint32_t rank);
 
-/* Records why this rank failed; always -1. */
+/* Records why this rank failed, with the library's error text; always -1. */
 int rank_fail(struct rank *rank, int status, const char *doing, const char *what);
+int rank_no_memory(struct rank *rank, const char *what);
 
 /* First row and number of rows of this rank's shard of a weight. */
 uint64_t rank_first_row(const struct rank *rank, uint32_t weight);

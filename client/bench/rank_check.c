@@ -50,7 +50,7 @@ static int plant(
     }
     *ret_copy = malloc(size);
     if (*ret_copy == NULL) {
-        return rank_fail(rank, F8_ENOMEM, "plant a byte in", spec->name);
+        return rank_no_memory(rank, spec->name);
     }
     memcpy(*ret_copy, got->data, size);
     (*ret_copy)[plan->byte] = flipped(spec, (*ret_copy)[plan->byte]);

@@ -181,7 +181,7 @@ static void version(char *cell, uint64_t count)
 
 CELL_BY(weight_scale, F8__WeightInfo, real, r->scale, r->scale_known)
 CELL_BY(weight_bits, F8__WeightInfo, hex, r->scale, r->scale_known)
-CELL_BY(weight_amax, F8__WeightInfo, real, r->amax, r->scale_known)
+CELL_BY(weight_amax, F8__WeightInfo, real, r->amax, r->amax_known)
 CELL_BY(weight_version, F8__WeightInfo, version, r->version)
 CELL_BY(weight_scale_version, F8__WeightInfo, version, r->scale_version)
 

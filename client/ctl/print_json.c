@@ -102,8 +102,8 @@ static void add_scale(json_t *object, const F8__WeightInfo *w)
 
     json_object_set_new(object, "scale", real_of(w->scale, w->scale_known));
     json_object_set_new(object, "scale_bits", bits_of(w->scale, w->scale_known));
-    json_object_set_new(object, "amax", real_of(w->amax, w->scale_known));
-    json_object_set_new(object, "amax_bits", bits_of(w->amax, w->scale_known));
+    json_object_set_new(object, "amax", real_of(w->amax, w->amax_known));
+    json_object_set_new(object, "amax_bits", bits_of(w->amax, w->amax_known));
     json_object_set_new(object, "version", version_of(w->version));
     json_object_set_new(object, "scale_version", version_of(w->scale_version));
     json_object_set_new(

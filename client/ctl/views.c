@@ -16,7 +16,7 @@
 
 int ctl_failed(int status)
 {
-    fprintf(stderr, "f8ctl: %s (%s)\n", error_text(), f8_proto_status_text(status));
+    fprintf(stderr, "f8ctl: %s\n", error_text());
     switch (status) {
     case F8_ENODAEMON:
     case F8_ECONN:
@@ -181,17 +181,32 @@ int command_ping(struct ctl *ctl)
     return CTL_OK;
 }
 
+static json_t *capabilities_json(const struct ctl *ctl)
+{
+    json_t *list = json_array();
+    for (int c = 0; c < F8_CAPABILITY_COUNT; c++)
+        if (channel_can(ctl->channel, (enum f8_capability)c))
+            json_array_append_new(list, json_string(f8_proto_capabilities[c]));
+    return list;
+}
+
 int command_version(struct ctl *ctl)
 {
     const char *daemon = channel_daemon_version(ctl->channel);
 
     if (ctl->json) {
         return json_print(ctl, "version",
-            json_pack("{s:s, s:s, s:i, s:i}", "f8ctl", F8_VERSION, "f8gatherd", daemon,
-                "protocol_major", F8_PROTO_MAJOR, "protocol_minor", F8_PROTO_MINOR));
+            json_pack("{s:s, s:s, s:i, s:i, s:o}", "f8ctl", F8_VERSION, "f8gatherd", daemon,
+                "protocol_major", F8_PROTO_MAJOR, "protocol_minor", F8_PROTO_MINOR, "capabilities",
+                capabilities_json(ctl)));
     }
     printf("f8ctl %s, protocol %d.%d\nf8gatherd %s (pid %d) at %s\n", F8_VERSION, F8_PROTO_MAJOR,
         F8_PROTO_MINOR, daemon, (int)channel_daemon_pid(ctl->channel),
         channel_socket(ctl->channel));
+    printf("it can:");
+    for (int c = 0; c < F8_CAPABILITY_COUNT; c++)
+        if (channel_can(ctl->channel, (enum f8_capability)c))
+            printf(" %s", f8_proto_capabilities[c]);
+    printf("\n");
     return CTL_OK;
 }

@@ -171,7 +171,7 @@ bool fake_reply_status(int fd, uint64_t id, int status, const char *text)
     return fake_reply(fd, &reply, -1);
 }
 
-bool fake_hello(int fd)
+static bool hello_naming(int fd, const char *capability)
 {
     F8__Request *request = fake_receive(fd, NULL);
     if (!request)
@@ -183,12 +183,20 @@ bool fake_hello(int fd)
     hello.daemon_version = (char *)(uintptr_t) "0.0.0-fake";
     hello.credit = FAKE_CREDIT;
     hello.pid = FAKE_PID;
+    char *capabilities[] = {(char *)(uintptr_t)capability};
+    hello.capabilities = capabilities;
+    hello.n_capabilities = capability ? 1 : 0;
     F8__Reply reply = F8__REPLY__INIT;
     reply.id = request->id;
     reply.body_case = F8__REPLY__BODY_HELLO;
     reply.hello = &hello;
     fake_free(request);
     return fake_reply(fd, &reply, -1);
+}
+
+bool fake_hello(int fd)
+{
+    return hello_naming(fd, NULL);
 }
 
 /* The bodies that a reply of the willing daemon may have. */
@@ -202,9 +210,9 @@ struct bodies {
 
 static int fill_seal(struct fake_daemon *daemon, F8__SealReply *seal)
 {
-    off_t size = daemon->arena >= 0 ? lseek(daemon->arena, 0, SEEK_END) : 0;
-    seal->arena_size = (uint64_t)size;
-    return daemon->arena;
+    int arena = daemon->arena;
+    seal->arena_size = arena >= 0 ? (uint64_t)lseek(arena, 0, SEEK_END) : 0;
+    return arena;
 }
 
 /* Gives the reply its body; returns the descriptor that goes with it. */
@@ -300,7 +308,7 @@ void fake_serve(struct fake_daemon *daemon, int fd)
 {
     F8__Request *withheld[FAKE_WITHHELD];
     int num_withheld = 0;
-    bool more = fake_hello(fd);
+    bool more = hello_naming(fd, daemon->capability);
     while (more) {
         struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = daemon->go, .events = POLLIN}};
         must(poll(fds, 2, -1) > 0, "poll");

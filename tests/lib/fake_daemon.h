@@ -33,16 +33,17 @@ struct fake_daemon {
     pthread_t thread;
     fake_script *script;
     /* Settings of fake_serve; set before it runs, or atomically. */
-    int arena;               /* memfd that SealReply brings; -1: none */
+    atomic_int arena;        /* memfd that SealReply brings; -1: none */
     _Atomic uint64_t offset; /* of every gathered bucket in the arena */
     atomic_int withhold;     /* body case of requests whose replies wait for fake_go; 0: none */
     atomic_int fail_body;    /* body case that is refused ... */
     atomic_int fail_status;  /* ... with this status and "refused by the test" */
-    atomic_int counts[32];   /* requests seen, by body case */
-    atomic_int more;         /* Register packets with more set */
-    atomic_int weights;      /* in all Register packets */
-    atomic_int generation;   /* that the next Join gives */
-    _Atomic uint64_t use;    /* counts gathers */
+    _Atomic(const char *) capability; /* the only one that it names; NULL: it names none */
+    atomic_int counts[32];            /* requests seen, by body case */
+    atomic_int more;                  /* Register packets with more set */
+    atomic_int weights;               /* in all Register packets */
+    atomic_int generation;            /* that the next Join gives */
+    _Atomic uint64_t use;             /* counts gathers */
 };
 
 /* Starts listening, with `script` to run on the connection. Aborts the test if it cannot. */

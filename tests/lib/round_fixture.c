@@ -153,3 +153,26 @@ void fix_hold_all(uint32_t bucket)
     round_finished(fix.rounds, F8_OK);
     fix.said[0] = '\0';
 }
+
+void assert_cause(enum round_trouble trouble, int status, uint64_t number, uint32_t rank)
+{
+    ck_assert_int_eq(fix.cause.trouble, trouble);
+    ck_assert_int_eq(fix.cause.status, status);
+    ck_assert_uint_eq(fix.cause.number, number);
+    ck_assert_uint_eq(fix.cause.rank, rank);
+}
+
+void assert_over(void)
+{
+    ck_assert(round_is_broken(fix.rounds));
+    ck_assert(round_drained(fix.rounds));
+    ck_assert_uint_eq(round_deadline(fix.rounds), ROUND_NEVER);
+    for (uint32_t r = 0; r < fix.ranks; r++) {
+        ck_assert_int_eq(fix_ask(r, ROUND_PRECOMPUTE, 0), F8_EBROKEN);
+        ck_assert_int_eq(round_prepare(fix.rounds, r, A), F8_EBROKEN);
+        ck_assert_int_eq(round_quiesce(fix.rounds, r, 99), F8_OK);
+        ck_assert(!round_reads(fix.rounds, r, A));
+    }
+    round_tick(fix.rounds, ROUND_NEVER);
+    assert_said("");
+}

@@ -40,6 +40,12 @@ void fix_gather(uint32_t rank, uint32_t bucket);
 /* All ranks gather the bucket and hold it; what is said is forgotten. */
 void fix_hold_all(uint32_t bucket);
 
+/* What the machine broke of. */
+void assert_cause(enum round_trouble trouble, int status, uint64_t number, uint32_t rank);
+
+/* Once it is broken and has answered: everybody is refused, nothing waits. */
+void assert_over(void);
+
 /*
  * Whether exactly this was said since the last time; forgets it. Each op is a sentence ended by
  * "; ": "start 0 gather A at 2", "prepare 0 A at 2", "cancel", "clean 2", "broken", "100 OK".

@@ -57,6 +57,32 @@ bool model_place_found(const struct model *model, uint32_t bucket)
     return false;
 }
 
+/* The same, or it will be once it is clean. */
+static bool place_coming(const struct model *model, uint32_t bucket)
+{
+    const struct model_state *state = &model->state;
+    if (model_place_found(model, bucket))
+        return true;
+    if (!model->shape->shared[bucket])
+        return state->cleaning[model->shape->slots + bucket];
+    for (uint32_t slot = 0; slot < model->shape->slots; slot++)
+        if (state->cleaning[slot])
+            return true;
+    return false;
+}
+
+bool model_needs_no_rank(const struct model *model)
+{
+    const struct model_state *state = &model->state;
+    const struct model_rank *any = &state->ranks[0];
+    uint32_t alive = 0;
+    for (uint32_t r = 0; r < MODEL_RANKS; r++)
+        alive += state->ranks[r].alive;
+    return alive > 0 && model_complete(state, state->ended) &&
+           (any->kinds[state->ended] != ROUND_GATHER ||
+               place_coming(model, any->buckets[state->ended]));
+}
+
 uint32_t model_early_running(const struct model_state *state, uint32_t bucket)
 {
     uint32_t running = 0;
@@ -71,6 +97,11 @@ bool model_working(const struct model_state *state)
     for (uint32_t b = 0; b < MODEL_BUCKETS; b++)
         early += model_early_running(state, b);
     return state->running || early > 0;
+}
+
+bool model_over(const struct model_state *state)
+{
+    return state->broken && !state->going_on && !model_working(state);
 }
 
 static bool cleaning(const struct model_state *state)
@@ -170,7 +201,7 @@ int model_step_status(const struct model *model, uint32_t r)
 static void check_answers(struct model *model)
 {
     const struct model_state *state = &model->state;
-    bool over = state->broken && !model_working(state);
+    bool over = model_over(state);
     for (uint32_t r = 0; r < MODEL_RANKS; r++) {
         const struct model_rank *rank = &state->ranks[r];
         if (!rank->alive)
@@ -186,12 +217,22 @@ static void check_progress(struct model *model)
 {
     const struct model_state *state = &model->state;
     uint32_t number = state->ended;
-    if (state->broken || state->running || !model_complete(state, number))
+    if ((state->broken && !state->going_on) || state->running || !model_complete(state, number))
         return;
     bool blocked =
         state->ranks[0].kinds[number] == ROUND_GATHER &&
         (model_awaits_early(state) || !model_place_found(model, state->ranks[0].buckets[number]));
     model_require(model, blocked, "what can start does");
+}
+
+/* A rank that lives may never come back: only our own work is waited for. */
+static void check_patience(struct model *model)
+{
+    const struct model_state *state = &model->state;
+    for (uint32_t r = 0; r < MODEL_RANKS && state->broken; r++)
+        if (state->ranks[r].alive && state->ranks[r].answered < state->ranks[r].asked)
+            model_require(model, model_working(state) || cleaning(state),
+                "after a break nothing waits for a rank");
 }
 
 static void check_places(struct model *model)
@@ -229,7 +270,7 @@ static void check_rank(struct model *model, uint32_t r)
     static const char truth[] = "the queries tell the truth";
     const struct model_rank *rank = &model->state.ranks[r];
     const struct rounds *rounds = model->rounds;
-    bool over = model->state.broken && !model_working(&model->state);
+    bool over = model_over(&model->state);
     for (uint32_t b = 0; b < MODEL_BUCKETS; b++) {
         bool held = rank->use[b] == MODEL_HELD;
         bool asked = rank->use[b] == MODEL_ASKED;
@@ -257,12 +298,13 @@ static void check_head(struct model *model)
     bool open = false;
     for (uint32_t r = 0; r < MODEL_RANKS; r++)
         open |= state->ranks[r].asked > state->ended;
-    if (state->broken && !model_working(state))
+    if (model_over(state))
         open = false;
-    model_require(model, round_head(model->rounds, &head) == open, truth);
+    bool has_head = round_head(model->rounds, &head);
+    model_require(model, has_head == open, truth);
     bool drained = !open && !model_working(state) && !cleaning(state);
     model_require(model, round_drained(model->rounds) == drained, truth);
-    if (!open)
+    if (!has_head)
         return;
     model_require(model, head.run.number == model_first(model) + state->ended, truth);
     model_require(model, head.running == state->running, truth);
@@ -271,6 +313,9 @@ static void check_head(struct model *model)
 
 void model_check(struct model *model)
 {
+    if (model->state.going_on && !model->state.running)
+        model->state.going_on = model_needs_no_rank(model);
+    check_patience(model);
     check_answers(model);
     check_progress(model);
     check_places(model);

@@ -209,11 +209,12 @@ static void finish(struct model *model, int status)
     const struct model_rank *any = &state->ranks[0];
     uint32_t number = state->ended, bucket = any->buckets[number];
     state->running = false;
+    state->dirty[state->run_place] |= any->kinds[number] == ROUND_GATHER;
     if (status < 0) {
         model->trouble = ROUND_RUN_FAILED;
+        state->going_on = false;
     } else {
         model->ending = state->ended++;
-        state->dirty[state->run_place] |= any->kinds[number] == ROUND_GATHER;
         for (uint32_t r = 0; r < MODEL_RANKS && any->kinds[number] == ROUND_GATHER; r++)
             state->ranks[r].early[bucket] = MODEL_NO_EARLY;
     }

@@ -67,7 +67,8 @@ struct model_state {
     uint8_t run_place;
     uint8_t ended; /* collectives that ended well; the next is the one to run */
     uint8_t broken;
-    int8_t status; /* of the first cause */
+    uint8_t going_on; /* broken by a death: what was complete may still run */
+    int8_t status;    /* of the first cause */
 };
 
 enum model_event_kind {
@@ -138,6 +139,12 @@ bool model_place_written(const struct model *model, uint32_t place);
 
 /* A place that a gather of the bucket can take now. */
 bool model_place_found(const struct model *model, uint32_t bucket);
+
+/* Whether the collective to run next is complete, for someone, and waits for no rank's doing. */
+bool model_needs_no_rank(const struct model *model);
+
+/* Whether the machine is broken and nothing will run in it any more. */
+bool model_over(const struct model_state *state);
 
 uint32_t model_early_running(const struct model_state *state, uint32_t bucket);
 

@@ -41,18 +41,20 @@ static int start(void *context, const struct round_run *run)
     struct model_state *state = &model->state;
     model_require(model, !state->running, "one run at a time");
     require_event(model);
-    model_require(model, !state->broken, "nothing begins after the break");
+    model_require(model, !state->broken || state->going_on,
+        "after a break only what was complete at a death begins");
     model_require(
         model, run->number == model_first(model) + state->ended, "collectives run in their order");
     for (uint32_t r = 0; r < MODEL_RANKS; r++) {
         const struct model_rank *rank = &state->ranks[r];
-        bool same = rank->alive && rank->asked > state->ended &&
+        bool same = (rank->alive || state->going_on) && rank->asked > state->ended &&
                     rank->kinds[state->ended] == run->kind &&
                     (run->kind != ROUND_GATHER || rank->buckets[state->ended] == run->bucket);
         model_require(model, same, "a collective runs when all have asked for the same");
     }
     if (model->shape->refused && state->ended == 1) {
         model->trouble = ROUND_RUN_FAILED;
+        state->going_on = false;
         return F8_EIO;
     }
     if (run->kind == ROUND_GATHER)
@@ -154,6 +156,7 @@ static void broken(void *context, const struct round_cause *cause)
     model_require(model, !model->state.broken, "a machine breaks once: the first cause is kept");
     model_require(model, cause_true(model, cause), "the cause is what happened");
     model->state.broken = true;
+    model->state.going_on = cause->trouble == ROUND_RANK_DIED || cause->trouble == ROUND_RANK_LEFT;
     model->state.status = (int8_t)cause->status;
 }
 
@@ -183,6 +186,8 @@ static void require_outcome(struct model *model, uint32_t number, int status)
         model, status == model->state.status, "all that fails fails with the first cause");
     model_require(
         model, !model_working(&model->state), "failures are told when all work has ended");
+    model_require(model, !model->state.going_on || !model_needs_no_rank(model),
+        "what can still run does not fail");
 }
 
 static void reply(void *context, uint32_t r, uint64_t tag, int status, const struct round_run *run)

@@ -53,11 +53,6 @@ const struct model_shape model_shapes[] = {
         .idle = true,
     },
     {
-        .name = "prepare",
-        .programs = {"ExPyABaxAb", "ExPAyBaAb", "EPABaxAb"},
-        .depth = 4,
-    },
-    {
         .name = "two slots, prepare, poison",
         .programs = {"ExAyBaAb", "EAyBbAa", "ExABaAb"},
         .slots = 2,
@@ -81,6 +76,11 @@ const struct model_shape model_shapes[] = {
         .programs = {"EAxBab", "EABab", "EABab"},
         .depth = 4,
         .refused = true,
+    },
+    {
+        .name = "prepare",
+        .programs = {"ExPyABaxAb", "ExPAyBaAb", "EPABaxAb"},
+        .depth = 4,
     },
     {.name = NULL},
 };

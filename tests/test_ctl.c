@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * f8ctl as an operator runs it, the whole program against a fake daemon: what it prints, what it
+ * asks for, and its exit status when there is no daemon, no answer, or a refusal.
+ */
+#include <check.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "lib/fake_daemon.h"
+
+#define NUM_WEIGHTS 5
+#define PAGE        2
+
+static struct fake_daemon fake;
+
+/* How the fake daemon behaves. */
+enum manner {
+    WILLING,
+    REFUSES,
+    SILENT,
+    STUCK, /* gives the same cursor again and again */
+};
+static enum manner manner;
+
+/* What it was asked last. */
+static char asked_job[256];
+static char asked_name[256];
+
+/* Weight i: the second has a NaN scale, the third none at all. */
+static void make_weight(F8__WeightInfo *weight, uint64_t i, char *name, uint64_t *shape)
+{
+    f8__weight_info__init(weight);
+    sprintf(name, "layers.%d.w", (int)i);
+    shape[0] = 4096;
+    shape[1] = 1024 + i;
+    weight->job = (char *)"run";
+    weight->group = (char *)"dp";
+    weight->bucket = (char *)"layers";
+    weight->name = name;
+    weight->shape = shape;
+    weight->n_shape = 2;
+    weight->dtype = F8_PROTO_BF16;
+    weight->flavour = F8_PROTO_DYNAMIC;
+    weight->format = F8_PROTO_E4M3FN;
+    weight->wire = (char *)"e4m3fn";
+    weight->scale = i == 1 ? 0x7fc00000 : 0x44600000;
+    weight->amax = i == 1 ? 0x7fc00000 : 0x3f000000;
+    weight->scale_known = i != 2;
+    weight->amax_known = i != 2;
+    weight->version = 7;
+    weight->scale_version = 5;
+    weight->gathers = 10 + i;
+    weight->saturated = 3;
+    weight->stale = 2;
+    weight->bytes = 3 << 20;
+}
+
+static bool answer_weights(int fd, const F8__Request *request)
+{
+    F8__WeightInfo weights[PAGE];
+    F8__WeightInfo *list[PAGE];
+    char names[PAGE][32];
+    uint64_t shapes[PAGE][2];
+    F8__Reply reply = F8__REPLY__INIT;
+    F8__InspectReply inspect = F8__INSPECT_REPLY__INIT;
+    uint64_t cursor = request->inspect->cursor;
+
+    for (; inspect.n_weights < PAGE && cursor < NUM_WEIGHTS; cursor++) {
+        size_t i = inspect.n_weights++;
+        list[i] = &weights[i];
+        make_weight(&weights[i], cursor, names[i], shapes[i]);
+    }
+    inspect.weights = list;
+    inspect.cursor = manner == STUCK ? 2 : cursor < NUM_WEIGHTS ? cursor : 0;
+    if (strcmp(asked_name, "none") == 0) {
+        inspect.n_weights = 0;
+        inspect.cursor = 0;
+    }
+    reply.id = request->id;
+    reply.body_case = F8__REPLY__BODY_INSPECT;
+    reply.inspect = &inspect;
+    return fake_reply(fd, &reply, -1);
+}
+
+static bool answer(int fd, const F8__Request *request)
+{
+    F8__Reply reply = F8__REPLY__INIT;
+    F8__PingReply ping = F8__PING_REPLY__INIT;
+
+    if (manner == REFUSES) {
+        return fake_reply_status(fd, request->id, F8_EPERM, "uid 7 may not look");
+    }
+    if (request->body_case == F8__REQUEST__BODY_INSPECT) {
+        strcpy(asked_job, request->inspect->job);
+        strcpy(asked_name, request->inspect->name);
+        return answer_weights(fd, request);
+    }
+    ping.uptime_ms = 61000;
+    reply.id = request->id;
+    reply.body_case = F8__REPLY__BODY_PING;
+    reply.ping = &ping;
+    return fake_reply(fd, &reply, -1);
+}
+
+static void serve(struct fake_daemon *daemon, int fd)
+{
+    bool more = fake_hello(fd);
+
+    (void)daemon;
+    while (more) {
+        F8__Request *request = fake_receive(fd, NULL);
+        more = request != NULL;
+        if (more && manner != SILENT) {
+            more = answer(fd, request);
+        }
+        if (request != NULL) {
+            fake_free(request);
+        }
+    }
+}
+
+/* Runs f8ctl with these arguments; its standard output and error in `text`. The exit status. */
+static int run(const char *arguments, char *text, size_t size)
+{
+    char command[512];
+    const char *program = getenv("F8CTL");
+    FILE *pipe;
+    size_t length;
+
+    ck_assert_msg(program != NULL, "F8CTL must name the program to test");
+    snprintf(command, sizeof(command), "%s %s 2>&1", program, arguments);
+    pipe = popen(command, "r");
+    ck_assert_ptr_nonnull(pipe);
+    length = fread(text, 1, size - 1, pipe);
+    text[length] = '\0';
+    return WEXITSTATUS(pclose(pipe));
+}
+
+/* The same against the fake daemon. */
+static int ask(enum manner how, const char *arguments, char *text, size_t size)
+{
+    char all[512];
+    int status;
+
+    manner = how;
+    fake_start(&fake, serve);
+    snprintf(all, sizeof(all), "--socket %s %s", fake.socket, arguments);
+    status = run(all, text, size);
+    fake_stop(&fake);
+    return status;
+}
+
+START_TEST(test_table_of_all_pages)
+{
+    static const char expected[] = "JOB  GROUP  BUCKET  NAME            SHAPE  SOURCE    FLAVOUR  "
+                                   "GATHERED AS    BYTES  GATHERS\n"
+                                   "run  dp     layers  layers.0.w  4096x1024  bfloat16  dynamic  "
+                                   "e4m3fn       3.0 MiB       10\n"
+                                   "run  dp     layers  layers.1.w  4096x1025  bfloat16  dynamic  "
+                                   "e4m3fn       3.0 MiB       11\n"
+                                   "run  dp     layers  layers.2.w  4096x1026  bfloat16  dynamic  "
+                                   "e4m3fn       3.0 MiB       12\n"
+                                   "run  dp     layers  layers.3.w  4096x1027  bfloat16  dynamic  "
+                                   "e4m3fn       3.0 MiB       13\n"
+                                   "run  dp     layers  layers.4.w  4096x1028  bfloat16  dynamic  "
+                                   "e4m3fn       3.0 MiB       14\n";
+    char text[4096];
+
+    ck_assert_int_eq(ask(WILLING, "--job 'r*' --name 'l*' weights", text, sizeof(text)), 0);
+    ck_assert_str_eq(text, expected);
+    ck_assert_str_eq(asked_job, "r*");
+    ck_assert_str_eq(asked_name, "l*");
+}
+END_TEST
+
+START_TEST(test_scales)
+{
+    char text[4096];
+
+    ck_assert_int_eq(ask(WILLING, "scales", text, sizeof(text)), 0);
+    ck_assert_ptr_nonnull(
+        strstr(text, "layers.0.w    896  0x44600000   0.5        7          5    2"
+                     "      2          3    0\n"));
+    ck_assert_ptr_nonnull(strstr(text, "layers.1.w    nan  0x7fc00000   nan"));
+    ck_assert_ptr_nonnull(strstr(text, "layers.2.w      -  -              -"));
+}
+END_TEST
+
+START_TEST(test_json)
+{
+    char text[8192];
+    json_t *object, *rows, *row;
+
+    ck_assert_int_eq(ask(WILLING, "scales --json", text, sizeof(text)), 0);
+    object = json_loads(text, 0, NULL);
+    ck_assert_ptr_nonnull(object);
+    ck_assert_str_eq(json_string_value(json_object_get(object, "schema")), "f8ctl/1");
+    ck_assert_str_eq(json_string_value(json_object_get(object, "socket")), fake.socket);
+    rows = json_object_get(object, "scales");
+    ck_assert_uint_eq(json_array_size(rows), NUM_WEIGHTS);
+    row = json_array_get(rows, 0);
+    ck_assert_double_eq(json_real_value(json_object_get(row, "scale")), 896);
+    ck_assert_str_eq(json_string_value(json_object_get(row, "scale_bits")), "0x44600000");
+    ck_assert_int_eq(json_integer_value(json_object_get(row, "age")), 2);
+    ck_assert_int_eq(json_integer_value(json_array_get(json_object_get(row, "shape"), 1)), 1024);
+    row = json_array_get(rows, 1); /* JSON has no NaN */
+    ck_assert(json_is_null(json_object_get(row, "scale")));
+    ck_assert_str_eq(json_string_value(json_object_get(row, "scale_bits")), "0x7fc00000");
+    row = json_array_get(rows, 2);
+    ck_assert(json_is_null(json_object_get(row, "scale_bits")));
+    json_decref(object);
+}
+END_TEST
+
+START_TEST(test_show)
+{
+    char text[8192];
+
+    ck_assert_int_eq(ask(WILLING, "show 'w[0]*'", text, sizeof(text)), 0);
+    ck_assert_str_eq(asked_name, "w\\[0\\]\\*"); /* a name, not a pattern */
+    ck_assert_ptr_nonnull(strstr(text, "name            layers.0.w\n"));
+    ck_assert_ptr_nonnull(strstr(text, "scale bits      0x44600000\n"));
+    ck_assert_int_eq(ask(WILLING, "show none", text, sizeof(text)), 1);
+    ck_assert_ptr_nonnull(strstr(text, "f8ctl: no weight is called none at "));
+}
+END_TEST
+
+START_TEST(test_ping_and_version)
+{
+    char text[1024];
+
+    ck_assert_int_eq(ask(WILLING, "ping", text, sizeof(text)), 0);
+    ck_assert_ptr_nonnull(strstr(text, "f8gatherd (pid 4711) at "));
+    ck_assert_ptr_nonnull(strstr(text, "up for 1 min 1 s\n"));
+    ck_assert_int_eq(ask(WILLING, "version", text, sizeof(text)), 0);
+    ck_assert_ptr_nonnull(strstr(text, "f8ctl " F8_VERSION ", protocol 1.0\nf8gatherd 0.0.0-fake"));
+}
+END_TEST
+
+START_TEST(test_refused)
+{
+    char text[1024];
+
+    ck_assert_int_eq(ask(REFUSES, "weights", text, sizeof(text)), 1);
+    ck_assert_str_eq(text, "f8ctl: uid 7 may not look\n");
+}
+END_TEST
+
+START_TEST(test_no_answer)
+{
+    char text[1024];
+
+    ck_assert_int_eq(ask(SILENT, "--timeout 0.05 weights", text, sizeof(text)), 3);
+    ck_assert_ptr_nonnull(strstr(text, "did not answer within 50 ms"));
+}
+END_TEST
+
+START_TEST(test_list_without_end)
+{
+    char text[1024];
+
+    ck_assert_int_eq(ask(STUCK, "weights", text, sizeof(text)), 1);
+    ck_assert_ptr_nonnull(strstr(text, "list does not go on at cursor 2"));
+}
+END_TEST
+
+START_TEST(test_no_daemon_names_every_socket)
+{
+    char text[1024];
+
+    setenv("F8GATHERD_SOCKET", "/nowhere/one.sock", 1);
+    setenv("XDG_RUNTIME_DIR", "/nowhere/runtime", 1);
+    if (run("status", text, sizeof(text)) != 3) {
+        /* A daemon of the system's own answers between the two. */
+        unsetenv("F8GATHERD_SOCKET");
+        unsetenv("XDG_RUNTIME_DIR");
+        return;
+    }
+    unsetenv("F8GATHERD_SOCKET");
+    unsetenv("XDG_RUNTIME_DIR");
+    ck_assert_ptr_nonnull(strstr(text, "/nowhere/one.sock"));
+    ck_assert_ptr_nonnull(strstr(text, "/run/f8gatherd/f8gatherd.sock"));
+    ck_assert_ptr_nonnull(strstr(text, "/nowhere/runtime/f8gatherd.sock"));
+}
+END_TEST
+
+/* Wrong usage names what is wrong, and needs no daemon. */
+static const struct {
+    const char *arguments;
+    const char *text;
+} wrong[] = {
+    {"", "a command is missing"},
+    {"frobnicate", "no command is called frobnicate"},
+    {"show", "show: a NAME is missing"},
+    {"jobs more", "jobs: takes no argument more"},
+    {"--frob jobs", "--frob: no such flag"},
+    {"--json=3 jobs", "--json=3: no such flag, or it takes no value"},
+    {"jobs --socket", "--socket: a value is missing"},
+    {"--timeout 0 jobs", "--timeout 0: must be seconds"},
+    {"--timeout 5x jobs", "--timeout 5x: must be seconds"},
+    {"--timeout nan jobs", "--timeout nan: must be seconds"},
+};
+
+START_TEST(test_wrong_usage)
+{
+    char text[1024];
+
+    ck_assert_int_eq(run(wrong[_i].arguments, text, sizeof(text)), 2);
+    ck_assert_msg(
+        strstr(text, wrong[_i].text) != NULL, "got: %s\nmust have: %s", text, wrong[_i].text);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("ctl");
+    TCase *cases = tcase_create("f8ctl");
+    SRunner *runner = srunner_create(suite);
+    int failed;
+
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, test_table_of_all_pages);
+    tcase_add_test(cases, test_scales);
+    tcase_add_test(cases, test_json);
+    tcase_add_test(cases, test_show);
+    tcase_add_test(cases, test_ping_and_version);
+    tcase_add_test(cases, test_refused);
+    tcase_add_test(cases, test_no_answer);
+    tcase_add_test(cases, test_list_without_end);
+    tcase_add_test(cases, test_no_daemon_names_every_socket);
+    tcase_add_loop_test(cases, test_wrong_usage, 0, sizeof(wrong) / sizeof(wrong[0]));
+    suite_add_tcase(suite, cases);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
