@@ -226,9 +226,11 @@ static void end_run(struct collective *collective)
     case ROUND_SYNC:
         move_state(group, scaling_sync);
         group->syncs++;
+        collective_keep_state(group);
         break;
     case ROUND_INVALIDATE:
         move_state(group, scaling_invalidate);
+        collective_keep_state(group);
         break;
     default:
         break;

@@ -45,6 +45,9 @@ struct scaling {
  */
 struct scaling *scaling_new(const struct weight_list *list);
 
+/* As scaling_new leaves it: a group that begins afresh. */
+void scaling_reset(struct scaling *scaling, const struct weight *weight);
+
 /* A new generation: what was precomputed from other ranks' values is not used again. */
 void scaling_next_generation(struct scaling *scaling, const struct weight *weight);
 
