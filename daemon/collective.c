@@ -74,6 +74,9 @@ void collective_free(struct group *group)
 {
     struct collective *collective = group->collective;
     assert(round_drained(collective->rounds));
+    collective_dequeue(collective);
+    collective_drop_entries(collective);
+    collective_drop_table(collective);
     collective_drop_earlies(collective);
     collective_drop_runs(collective);
     if (group->stored)
@@ -141,17 +144,21 @@ void collective_settle(struct collective *collective)
         (void)uv_timer_stop(&collective->timer);
     else
         (void)uv_timer_start(&collective->timer, on_timer, wake > now ? wake - now : 0, 0);
-    if (!round_drained(collective->rounds))
-        return;
-    group_bury(collective->group);
-    if (collective->group->state == GROUP_BROKEN || group_is_empty(collective->group))
-        collective->context->listener->drained(collective->group);
+    struct collective_context *context = collective->context;
+    struct group *group = collective->group;
+    collective_poke_sources(collective);
+    if (collective_is_quiet(group)) {
+        group_bury(group);
+        if (group->state == GROUP_BROKEN || group_is_empty(group))
+            context->listener->drained(group);
+    }
+    collective_serve_events(context);
 }
 
 bool collective_is_open(const struct group *group)
 {
     return group->state == GROUP_FORMING ||
-           (group->state == GROUP_BROKEN && round_drained(group->collective->rounds));
+           (group->state == GROUP_BROKEN && collective_is_quiet(group));
 }
 
 static int next_generation(struct collective *collective)
@@ -162,6 +169,8 @@ static int next_generation(struct collective *collective)
         return F8_ENOMEM;
     free(collective->rounds);
     collective->rounds = rounds;
+    collective_drop_entries(collective);
+    group_unlink(group);
     group->generation++;
     collective->warned_stale = false;
     group->state = GROUP_FORMING;
@@ -271,14 +280,49 @@ int collective_seal(
         reason);
 }
 
+/* Whether any weight's scale follows from the group's own amaxes, or none has one at all. */
+static bool has_own_scales(const struct weight_list *list)
+{
+    bool foreign = false;
+    for (uint32_t w = 0; w < list->num_weights; w++) {
+        const struct weight *weight = &list->weights[w];
+        bool scaled = weight->flavour == F8_PROTO_DYNAMIC || weight->flavour == F8_PROTO_DELAYED;
+        if (scaled && weight->amax_group == 0)
+            return true;
+        foreign = foreign || scaled;
+    }
+    return !foreign;
+}
+
 int collective_of_group(struct member *member, enum round_kind kind, uint64_t tag,
     uint64_t deadline_ms, struct reason *reason)
 {
     int status = check_member(member, GROUP_SEALED, reason);
     if (status < 0)
         return status;
+    const struct group *group = member->group;
+    if (group->amax_group && !has_own_scales(group->list))
+        return reason_set(reason, F8_EINVAL,
+            "the weights of group %s have their amaxes taken over group %s: ask it there",
+            group->name, group->amax_group->name);
+    status = collective_check_sources(member, reason);
+    if (status < 0)
+        return status;
     return ask(member,
         &(struct round_request){.tag = tag, .kind = kind, .deadline_ms = deadline_ms}, reason);
+}
+
+/* Whether the group gathers at all, and can find its scales. */
+static int check_gathers(const struct group *group, struct reason *reason)
+{
+    if (!group->arena)
+        return reason_set(reason, F8_EINVAL,
+            "group %s gathers nothing: it is the amax group of others", group->name);
+    if (group->amax_group && !group->collective->entries)
+        return reason_set(reason, F8_EORDER,
+            "amax group %s, which weights of group %s name, is not sealed yet",
+            group->amax_group->name, group->name);
+    return F8_OK;
 }
 
 int collective_gather(struct member *member, uint64_t tag, uint32_t bucket, uint64_t deadline_ms,
@@ -287,6 +331,8 @@ int collective_gather(struct member *member, uint64_t tag, uint32_t bucket, uint
     int status = check_member(member, GROUP_SEALED, reason);
     if (status == F8_OK)
         status = check_bucket(member, bucket, reason);
+    if (status == F8_OK)
+        status = check_gathers(member->group, reason);
     if (status < 0)
         return status;
     return ask(member,
@@ -339,14 +385,15 @@ static int check_unread(const struct member *member, uint32_t first, uint32_t co
     const struct group *group = member->group;
     const struct rounds *rounds = group->collective->rounds;
     const struct weight_list *list = group->list;
-    bool reducing = round_asked(rounds, member->rank, ROUND_PRECOMPUTE);
+    bool own = round_asked(rounds, member->rank, ROUND_PRECOMPUTE);
+    bool foreign = collective_reads_for(member, ROUND_PRECOMPUTE);
     for (uint32_t w = first; w < first + count; w++) {
         const struct weight *weight = &list->weights[w];
         if (round_reads(rounds, member->rank, weight->bucket))
             return reason_set(reason, F8_EBUSY,
                 "weight %s is read by the open gather of bucket %s: wait for it before %s",
                 weight->name, list->buckets[weight->bucket].name, what);
-        if (weight->flavour == F8_PROTO_DYNAMIC && reducing)
+        if (weight->flavour == F8_PROTO_DYNAMIC && (weight->amax_group ? foreign : own))
             return reason_set(reason, F8_EBUSY,
                 "weight %s of bucket %s is read by an open precompute: wait for it before %s",
                 weight->name, list->buckets[weight->bucket].name, what);

@@ -34,7 +34,9 @@ struct collective_context {
     const struct config *config;                /* borrowed */
     const struct collective_listener *listener; /* borrowed: static */
     struct state_store *states;                 /* borrowed */
-    uint64_t gathers, failed;                   /* totals since the daemon began */
+    struct collective *events; /* borrowed: groups that others have done something to */
+    bool serving;
+    uint64_t gathers, failed; /* totals since the daemon began */
 };
 
 /* What a rank gives to the seal. */

@@ -104,7 +104,10 @@ static void overdue_text(
     append(reason, "the deadline of %s, collective %" PRIu64 " of group %s, passed: ",
         collective_describe(group, cause->kind, cause->bucket, what, sizeof(what)), cause->number,
         group->name);
-    if (cause->place) {
+    if (cause->outside) {
+        append(reason, "it waited for the ranks of amax group %s",
+            group->amax_group ? group->amax_group->name : "?");
+    } else if (cause->place) {
         append(reason, "no place became free, ");
         append_holders(reason, collective, cause);
     } else {
@@ -131,6 +134,9 @@ static void explain(
         append(reason, " %s; group %s is broken from collective %" PRIu64 " on",
             cause->trouble == ROUND_RANK_DIED ? "died" : "left", group->name, cause->number);
         break;
+    case ROUND_OTHER_GROUP:
+        *reason = collective->broken_by;
+        break;
     case ROUND_RUN_FAILED:
         *reason = collective->refusal;
         break;
@@ -151,6 +157,14 @@ void collective_broken(void *context, const struct round_cause *cause)
     log_line(at_rest ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING, "job %s, group %s: %s", group->job->name,
         group->name, group->cause.text);
     collective->context->failed += !at_rest;
+    collective_break_linked(collective, cause->status);
+}
+
+static uint64_t version_of(const struct collective *collective, uint32_t rank, uint32_t weight)
+{
+    uint32_t there;
+    const struct member *member = collective_shard_of(collective, rank, weight, &there);
+    return member->versions[there];
 }
 
 /* Two ranks say that they are at different values of a weight. */
@@ -159,16 +173,15 @@ static int version_mismatch(
 {
     const struct group *group = collective->group;
     const struct round_run *round = &collective->run.round;
-    struct member *const *members = collective->run.members;
     struct reason *reason = &collective->refusal;
     char what[NAME_TEXT];
     reason->text[0] = '\0';
     append(reason, "weight %s: ", group->list->weights[weight].name);
     append_rank(reason, group, rank);
-    append(reason, " is at version %" PRIu64 " where ", members[rank]->versions[weight]);
+    append(reason, " is at version %" PRIu64 " where ", version_of(collective, rank, weight));
     append_rank(reason, group, other);
     append(reason, " is at version %" PRIu64 ", %s, collective %" PRIu64 " of group %s",
-        members[other]->versions[weight],
+        version_of(collective, other, weight),
         collective_describe(group, round->kind, round->bucket, what, sizeof(what)), round->number,
         group->name);
     return F8_EMISMATCH;
@@ -177,14 +190,13 @@ static int version_mismatch(
 /* The version that all ranks agree on; unknown as long as one does not know. */
 static int agree_on_version(struct collective *collective, uint32_t weight, uint64_t *ret_version)
 {
-    struct member *const *members = collective->run.members;
     uint32_t world_size = collective->group->world_size;
-    uint64_t version = members[0]->versions[weight];
+    uint64_t version = version_of(collective, 0, weight);
     for (uint32_t r = 0; r < world_size; r++)
-        if (members[r]->versions[weight] == SCALING_VERSION_UNKNOWN)
+        if (version_of(collective, r, weight) == SCALING_VERSION_UNKNOWN)
             version = SCALING_VERSION_UNKNOWN;
     for (uint32_t r = 1; r < world_size && version != SCALING_VERSION_UNKNOWN; r++)
-        if (members[r]->versions[weight] != version)
+        if (version_of(collective, r, weight) != version)
             return version_mismatch(collective, weight, r, 0);
     *ret_version = version;
     return F8_OK;

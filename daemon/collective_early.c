@@ -99,6 +99,7 @@ bool collective_prepare(void *context, uint32_t rank, uint32_t bucket, uint32_t 
 void collective_cancel(void *context)
 {
     struct collective *collective = context;
+    collective_withdraw(collective);
     for (uint32_t i = 0; i < collective->num_earlies; i++) {
         struct early *early = collective->earlies[i];
         if (early && early->running)

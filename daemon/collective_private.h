@@ -11,8 +11,9 @@
 
 /* Which weights a run goes over, and what it does with them now. */
 enum run_phase {
-    RUN_AMAX, /* amaxes of weights that need a scale */
-    RUN_CAST, /* into the place */
+    RUN_AMAX,     /* amaxes of weights that need a scale */
+    RUN_EXCHANGE, /* with other groups, for weights whose amax is taken over more ranks */
+    RUN_CAST,     /* into the place */
 };
 
 /* A rank's early part of a gather. Task i is for weight first + i of the bucket. */
@@ -44,15 +45,35 @@ struct run_weight {
 struct run {
     struct round_run round;
     enum run_phase phase;
-    uint32_t first, count;      /* weights */
-    uint32_t weight, rank;      /* cursor: next pair to make tasks of */
-    struct member **members;    /* owned array by rank; borrowed members: as of its start */
-    struct run_weight *weights; /* owned: by weight of the list */
-    struct backend_task *tasks; /* owned: room for max_tasks */
-    uint32_t *task_weights;     /* owned: which weight a task is for */
+    uint32_t first, count;         /* weights */
+    uint32_t weight, rank;         /* cursor: next pair to make tasks of */
+    struct member **members;       /* owned array by rank; borrowed members: as of its start */
+    const struct member **sources; /* owned array: with a table, by rank and source; as members */
+    struct run_weight *weights;    /* owned: by weight of the list */
+    struct backend_task *tasks;    /* owned: room for max_tasks */
+    uint32_t *task_weights;        /* owned: which weight a task is for */
     uint32_t max_tasks;
     struct backend_work work;
     struct backend_reserve reserve; /* for a seal */
+};
+
+#define AMAX_NONE UINT32_MAX
+
+/* A group whose weights name an amax group, as that one sees it. */
+struct amax_source {
+    struct group *group; /* borrowed: linked */
+    uint32_t *weights;   /* owned: by entry, the weight of the source, or AMAX_NONE */
+};
+
+/* What an amax group of others knows of them, from its seal on. An entry is a weight of its list.
+ */
+struct amax_table {
+    struct amax_source *sources; /* owned; the rest too */
+    uint32_t num_sources;        /* 0: the group is nobody's amax group */
+    uint32_t *seats;             /* by rank and source: the rank in the source, or AMAX_NONE */
+    uint32_t *sharers;           /* by bucket: sources that have it */
+    uint32_t *posted;            /* by bucket: sources whose running gather has posted */
+    uint32_t *amaxes;            /* by entry: what was posted so far */
 };
 
 struct collective {
@@ -64,6 +85,15 @@ struct collective {
     struct early **earlies;     /* owned: by bucket * world_size + rank, each made when needed */
     struct cleaning *cleanings; /* owned: by place; NULL unless the group poisons */
     uint32_t num_earlies;
+    struct group *names; /* borrowed: the amax group that the weights name, or NULL */
+    struct amax_table table;
+    uint32_t *entries; /* owned: by weight, its entry in the amax group's list, or AMAX_NONE; NULL
+                          until that group is sealed */
+    struct collective *next_event; /* borrowed: the context's queue */
+    struct reason broken_by;       /* for break_status */
+    int break_status;              /* a linked group broke with this: to be broken too */
+    bool queued;
+    bool exchanging; /* the running gather has posted its amaxes and waits */
     struct weights_layout layout;
     struct reason refusal; /* why start() could not, or why the reservation failed */
     uv_timer_t timer;
@@ -77,7 +107,46 @@ extern const struct round_ops collective_round_ops;
 /* collective.c */
 void collective_settle(struct collective *collective);
 
+/* collective_amax.c */
+
+/* The shard of a rank that counts for a weight of the list: whose it is, and which there. */
+const struct member *collective_shard_of(
+    const struct collective *collective, uint32_t rank, uint32_t weight, uint32_t *ret_weight);
+/* Fills in run.sources. */
+void collective_set_sources(struct collective *collective);
+/* Gives the state of an entry to all sources; the largest amax that their last gathers met. */
+void collective_push(struct collective *collective, uint32_t entry);
+uint32_t collective_local_amax(const struct collective *collective, uint32_t entry);
+/* Whether the running gather needs amaxes of other groups; exchanges them, as the last thing. */
+bool collective_must_exchange(const struct collective *collective);
+void collective_exchange(struct collective *collective);
+/* The running gather is over before its exchange was. */
+void collective_withdraw(struct collective *collective);
+void collective_drop_table(struct collective *collective);
+void collective_drop_entries(struct collective *collective);
+
+/* collective_sources.c */
+int collective_compare_sources(struct collective *collective, struct weight_list **ret_list);
+int collective_make_table(struct collective *collective);
+
+/* collective_link.c */
+void collective_poke_sources(struct collective *collective);
+void collective_break_linked(struct collective *collective, int status);
+void collective_dequeue(struct collective *collective);
+void collective_serve_events(struct collective_context *context);
+/* Whether a member has an open collective in the amax group: the gather comes after it. */
+bool collective_is_fenced(const struct collective *collective);
+/* F8_EBUSY if the member's client has an open gather in a source: it comes before. */
+int collective_check_sources(const struct member *member, struct reason *reason);
+/* Whether the member's client has an open collective of the kind in its amax group. */
+bool collective_reads_for(const struct member *member, enum round_kind kind);
+/* Whether nothing is in flight that reads the group's shards. */
+bool collective_is_quiet(const struct group *group);
+
 /* collective_run.c */
+/* Goes on with a gather whose exchange is over; ends the run with a refusal. */
+void collective_go_on(struct collective *collective);
+void collective_fail(struct collective *collective, int status);
 int collective_start(void *context, const struct round_run *run);
 int collective_prepare_runs(struct collective *collective);
 void collective_drop_runs(struct collective *collective);
@@ -96,7 +165,7 @@ int collective_start_seal(struct collective *collective);
  * collective_state.c: whether the state that the seal asks for is there and fits; takes it, once
  * all else is ready, and stores it as the group's; keeps what a sync or invalidate made of it.
  */
-int collective_check_state(struct collective *collective);
+int collective_check_state(struct collective *collective, const struct weight_list *list);
 int collective_take_state(struct collective *collective);
 void collective_keep_state(struct group *group);
 

@@ -88,8 +88,9 @@ bool collective_wants_amax(const struct collective *collective, uint32_t weight)
 /* Whether the running round reduces the weight's amax. */
 static bool reduces(const struct collective *collective, uint32_t weight)
 {
+    const struct weight *w = &collective->group->list->weights[weight];
     if (collective->run.round.kind == ROUND_PRECOMPUTE)
-        return collective->group->list->weights[weight].flavour == F8_PROTO_DYNAMIC;
+        return w->flavour == F8_PROTO_DYNAMIC && w->amax_group == 0;
     return collective_wants_amax(collective, weight);
 }
 
@@ -124,7 +125,8 @@ static uint32_t make_tasks(
     struct collective *collective, uint32_t weight, uint32_t rank, struct backend_task *tasks)
 {
     struct run *run = &collective->run;
-    const struct member *member = run->members[rank];
+    uint32_t there;
+    const struct member *member = collective_shard_of(collective, rank, weight, &there);
     const struct backend_task *early = NULL;
     if (run->round.kind == ROUND_GATHER)
         early = collective_early_task(collective, weight, rank);
@@ -135,7 +137,7 @@ static uint32_t make_tasks(
             take_amax(&run->weights[weight], early->amax);
             return 0;
         }
-        collective_amax_task(member, weight, tasks);
+        collective_amax_task(member, there, tasks);
         return 1;
     }
     uint32_t count = 1;
@@ -164,12 +166,13 @@ static void set_scales(struct collective *collective)
     struct group *group = collective->group;
     for (uint32_t w = run->first; w < run->first + run->count; w++) {
         const struct run_weight *result = &run->weights[w];
-        if (!reduces(collective, w))
+        if (!reduces(collective, w) || group->list->weights[w].amax_group != 0)
             continue;
-        if (run->round.kind == ROUND_PRECOMPUTE)
+        if (run->round.kind == ROUND_PRECOMPUTE) {
             scaling_precomputed(
                 &group->scalings[w], &group->list->weights[w], result->amax, result->version);
-        else
+            collective_push(collective, w);
+        } else
             scaling_in_gather(&group->scalings[w], &group->list->weights[w], result->amax);
     }
 }
@@ -207,34 +210,35 @@ static void complete_gather(struct collective *collective)
     collective->context->gathers++;
 }
 
-/* The rounds that read no shard: all they do is to move the state of every weight. */
-static void move_state(
-    struct group *group, void (*move)(struct scaling *scaling, const struct weight *weight))
+/* A sync or an invalidate, which read no shard: they move the state of the group's own weights. */
+static void move_state(struct collective *collective)
 {
-    for (uint32_t w = 0; w < group->list->num_weights; w++)
-        if (group->list->weights[w].flavour == F8_PROTO_DELAYED || move == scaling_invalidate)
-            move(&group->scalings[w], &group->list->weights[w]);
+    struct group *group = collective->group;
+    for (uint32_t w = 0; w < group->list->num_weights; w++) {
+        const struct weight *weight = &group->list->weights[w];
+        struct scaling *scaling = &group->scalings[w];
+        if (weight->amax_group != 0)
+            continue;
+        if (collective->run.round.kind == ROUND_INVALIDATE) {
+            scaling_invalidate(scaling, weight);
+        } else if (weight->flavour == F8_PROTO_DELAYED) {
+            if (collective->table.num_sources > 0)
+                scaling->delayed.local = collective_local_amax(collective, w);
+            scaling_sync(scaling, weight);
+        }
+        collective_push(collective, w);
+    }
+    group->syncs += collective->run.round.kind == ROUND_SYNC;
+    collective_keep_state(group);
 }
 
 static void end_run(struct collective *collective)
 {
-    struct group *group = collective->group;
-    switch (collective->run.round.kind) {
-    case ROUND_GATHER:
+    enum round_kind kind = collective->run.round.kind;
+    if (kind == ROUND_GATHER)
         complete_gather(collective);
-        break;
-    case ROUND_SYNC:
-        move_state(group, scaling_sync);
-        group->syncs++;
-        collective_keep_state(group);
-        break;
-    case ROUND_INVALIDATE:
-        move_state(group, scaling_invalidate);
-        collective_keep_state(group);
-        break;
-    default:
-        break;
-    }
+    else if (kind == ROUND_SYNC || kind == ROUND_INVALIDATE)
+        move_state(collective);
     round_finished(collective->rounds, F8_OK);
     collective_settle(collective);
 }
@@ -258,7 +262,19 @@ static void fill_batch(struct collective *collective)
     }
 }
 
-/* The next batch of the phase, or the first of the next phase; no tasks: the run is done. */
+static void begin_cast(struct collective *collective)
+{
+    struct run *run = &collective->run;
+    run->phase = RUN_CAST;
+    run->work.num_tasks = 0;
+    if (run->round.kind != ROUND_GATHER)
+        return;
+    run->weight = run->first;
+    run->rank = 0;
+    fill_batch(collective);
+}
+
+/* The next batch of the phase, or the first of the next phase; no tasks: the phase is over. */
 static void next_batch(struct collective *collective)
 {
     struct run *run = &collective->run;
@@ -266,24 +282,39 @@ static void next_batch(struct collective *collective)
     if (run->work.num_tasks > 0 || run->phase == RUN_CAST)
         return;
     set_scales(collective);
-    run->phase = RUN_CAST;
-    if (run->round.kind != ROUND_GATHER)
-        return;
-    run->weight = run->first;
-    fill_batch(collective);
+    if (run->round.kind == ROUND_GATHER && collective_must_exchange(collective))
+        run->phase = RUN_EXCHANGE;
+    else
+        begin_cast(collective);
 }
 
 static void batch_finished(struct backend_work *work, int status)
 {
     struct collective *collective = work->owner;
+    struct run *run = &collective->run;
     assert(status == F8_OK); /* a run is never cancelled */
     (void)status;
-    take_results(&collective->run);
-    next_batch(collective);
-    if (work->num_tasks > 0)
+    take_results(run);
+    if (run->phase != RUN_EXCHANGE)
+        next_batch(collective);
+    if (run->phase == RUN_EXCHANGE)
+        collective_exchange(collective);
+    else if (work->num_tasks > 0)
         backend_submit(collective->context->backend, work);
     else
         end_run(collective);
+}
+
+void collective_go_on(struct collective *collective)
+{
+    begin_cast(collective);
+    backend_submit(collective->context->backend, &collective->run.work);
+}
+
+void collective_fail(struct collective *collective, int status)
+{
+    round_finished(collective->rounds, status);
+    collective_settle(collective);
 }
 
 /* The weights that the round goes over. */
@@ -315,8 +346,11 @@ int collective_start(void *context, const struct round_run *round)
     run->round = *round;
     if (round->kind == ROUND_SEAL)
         return collective_start_seal(collective);
+    if (round->kind == ROUND_GATHER && collective_is_fenced(collective))
+        return ROUND_LATER;
     set_range(collective);
     set_members(collective);
+    collective_set_sources(collective);
     int status = collective_check_versions(collective, run->first, run->count, run->weights);
     if (status < 0)
         return status;
@@ -349,9 +383,11 @@ int collective_prepare_runs(struct collective *collective)
     run->max_tasks = tasks_needed(group);
     run->members = calloc(group->world_size, sizeof(*run->members));
     run->weights = calloc(group->list->num_weights, sizeof(*run->weights));
+    run->sources = calloc(
+        (size_t)group->world_size * collective->table.num_sources + 1, sizeof(*run->sources));
     run->tasks = calloc(run->max_tasks, sizeof(*run->tasks));
     run->task_weights = calloc(run->max_tasks, sizeof(*run->task_weights));
-    bool complete = run->members && run->weights && run->tasks && run->task_weights;
+    bool complete = run->members && run->sources && run->weights && run->tasks && run->task_weights;
     return complete ? F8_OK : F8_ENOMEM;
 }
 
@@ -359,10 +395,12 @@ void collective_drop_runs(struct collective *collective)
 {
     struct run *run = &collective->run;
     free(run->members);
+    free(run->sources);
     free(run->weights);
     free(run->tasks);
     free(run->task_weights);
     run->members = NULL;
+    run->sources = NULL;
     run->weights = NULL;
     run->tasks = NULL;
     run->task_weights = NULL;

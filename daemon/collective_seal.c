@@ -90,17 +90,14 @@ static int check_shards(const struct member *member, struct reason *reason)
     return F8_OK;
 }
 
-/* Makes all members share the first one's list, and the group keep the state of known weights. */
-static int adopt_list(struct collective *collective)
+/* The group takes the list, and keeps the state of weights that it knows. */
+static int adopt_list(struct collective *collective, struct weight_list *list)
 {
     struct group *group = collective->group;
-    struct weight_list *list = group_member_of(group, 0)->list;
     struct reason ignored;
     struct weights_party old = {.list = group->list}, new = {.list = list};
     bool known = group->list && weights_compare(&old, &new, &ignored) == F8_OK;
-    struct scaling *scalings = group->scalings;
-    if (!known)
-        scalings = scaling_new(list);
+    struct scaling *scalings = known ? group->scalings : scaling_new(list);
     if (!scalings)
         return reason_set(
             &collective->refusal, F8_ENOMEM, "out of memory sealing group %s", group->name);
@@ -111,16 +108,21 @@ static int adopt_list(struct collective *collective)
         group->scalings = scalings;
         group->syncs = 0;
     }
-    for (uint32_t r = 0; r < group->world_size; r++) {
-        struct member *member = group_member_of(group, r);
-        struct weight_list *own = member->list;
-        member->list = weights_ref(list);
-        weights_unref(own);
-    }
     weights_ref(list);
     weights_unref(group->list);
     group->list = list;
     return F8_OK;
+}
+
+/* All members share the group's list from now on; what they registered is the same. */
+static void share_list(struct group *group)
+{
+    for (uint32_t r = 0; r < group->world_size; r++) {
+        struct member *member = group_member_of(group, r);
+        struct weight_list *own = member->list;
+        member->list = weights_ref(group->list);
+        weights_unref(own);
+    }
 }
 
 static void count_float8(struct group *group)
@@ -162,6 +164,8 @@ static int prepare(struct collective *collective)
 {
     int status = make_machine(collective);
     if (status == F8_OK)
+        status = collective_make_table(collective);
+    if (status == F8_OK)
         status = collective_prepare_runs(collective);
     if (status == F8_OK)
         status = collective_prepare_earlies(collective);
@@ -183,6 +187,8 @@ static void hand_over(struct collective *collective)
     for (uint32_t r = 0; r < group->world_size; r++)
         if (!group->members[r])
             round_leave(collective->rounds, r, true);
+    if (group->state == GROUP_BROKEN && !round_is_broken(collective->rounds))
+        round_break(collective->rounds, F8_EBROKEN); /* by a linked group, while the seal ran */
     free(forming);
 }
 
@@ -208,8 +214,11 @@ static void end_seal(struct collective *collective, int status)
         free(collective->sealed);
         collective->sealed = NULL;
     }
-    if (status == F8_OK && group->state == GROUP_FORMING)
+    if (status == F8_OK && group->state == GROUP_FORMING) {
         group->state = GROUP_SEALED;
+        if (collective->names)
+            group_link(group, collective->names);
+    }
     round_finished(collective->rounds, status);
     if (status == F8_OK)
         hand_over(collective);
@@ -253,7 +262,8 @@ static int start_reserve(struct collective *collective)
 {
     struct group *group = collective->group;
     struct backend *backend = collective->context->backend;
-    if (arena_serves(collective)) {
+    bool none = group->sources; /* it gathers nothing */
+    if (none || arena_serves(collective)) {
         collective->dirty = true;
         collective->run.work = (struct backend_work){
             .job = group->job->id, .finished = arena_kept, .owner = collective};
@@ -281,24 +291,77 @@ static bool any_shared(const struct weight_list *list)
     return false;
 }
 
+/* The amax group that the weights name must be there, in all ranks, and still be open. */
+static int check_names(struct collective *collective)
+{
+    const struct group *group = collective->group, *names = collective->names;
+    struct reason *reason = &collective->refusal;
+    if (!names)
+        return F8_OK;
+    if (names->state == GROUP_SEALED)
+        return reason_set(reason, F8_EORDER,
+            "amax group %s is sealed already: seal group %s, whose weights name it, first",
+            names->name, group->name);
+    for (uint32_t r = 0; r < group->world_size; r++) {
+        const struct member *member = group_member_of(group, r);
+        if (member->session && !group_member_for(names, member->session))
+            return reason_set(reason, F8_EINVAL,
+                "rank %u (pid %u) of group %s has not joined its amax group %s", r, member->pid,
+                group->name, names->name);
+    }
+    return F8_OK;
+}
+
+/* An amax group of others: its list follows from theirs, and it has no arena. */
+static int start_amax_seal(struct collective *collective)
+{
+    struct group *group = collective->group;
+    if (group_present(group) < group->world_size)
+        return reason_set(
+            &collective->refusal, F8_ERANKDEAD, "a rank of group %s died or left", group->name);
+    struct weight_list *list;
+    int status = F8_OK;
+    for (uint32_t r = 1; r < group->world_size && status == F8_OK; r++)
+        status = compare_options(group->members[0], group->members[r], &collective->refusal);
+    if (status == F8_OK)
+        status = collective_compare_sources(collective, &list);
+    if (status < 0)
+        return status;
+    status = collective_check_state(collective, list);
+    if (status == F8_OK)
+        status = adopt_list(collective, list);
+    weights_unref(list);
+    if (status < 0)
+        return status;
+    drop_arena(group);
+    collective->layout = (struct weights_layout){0};
+    return start_reserve(collective);
+}
+
 int collective_start_seal(struct collective *collective)
 {
     struct group *group = collective->group;
     struct reason *refusal = &collective->refusal;
     const struct member *first = group_member_of(group, 0);
+    group->slots = first->seal.slots;
+    group->poison = first->seal.poison;
+    collective->names = first->names;
+    if (group->sources)
+        return start_amax_seal(collective);
     int status = compare_members(group, refusal);
     if (status == F8_OK)
         status = check_slots(first->list, first->seal.slots, refusal);
     for (uint32_t r = 0; r < group->world_size && status == F8_OK; r++)
         status = check_shards(group_member_of(group, r), refusal);
     if (status == F8_OK)
-        status = collective_check_state(collective);
+        status = check_names(collective);
     if (status == F8_OK)
-        status = adopt_list(collective);
+        status = collective_check_state(collective, first->list);
+    if (status == F8_OK)
+        status = adopt_list(collective, first->list);
     if (status < 0)
         return status;
-    group->slots = first->seal.slots;
-    group->poison = first->seal.poison;
+    share_list(group);
     count_float8(group);
     weights_lay_out(group->list, group->slots, &collective->layout);
     collective->dirty = group->poison || any_shared(group->list);

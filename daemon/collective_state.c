@@ -71,7 +71,7 @@ static int check_import(const struct group *group, const struct weight_list *lis
     return status < 0 ? status : state_head_compare(&head, list, what, reason);
 }
 
-int collective_check_state(struct collective *collective)
+int collective_check_state(struct collective *collective, const struct weight_list *list)
 {
     struct group *group = collective->group;
     const struct member *first = group_member_of(group, 0);
@@ -82,9 +82,9 @@ int collective_check_state(struct collective *collective)
             state_hold(group->stored);
     }
     if (first->seal.state == F8_PROTO_STATE_CONTINUE)
-        return check_stored(group, first->list, &first->seal, &collective->refusal);
+        return check_stored(group, list, &first->seal, &collective->refusal);
     if (first->seal.state == F8_PROTO_STATE_IMPORT)
-        return check_import(group, first->list, &first->seal, &collective->refusal);
+        return check_import(group, list, &first->seal, &collective->refusal);
     return F8_OK;
 }
 
@@ -149,6 +149,8 @@ int collective_take_state(struct collective *collective)
 {
     struct group *group = collective->group;
     load(group);
+    for (uint32_t w = 0; w < group->list->num_weights; w++)
+        collective_push(collective, w);
     if (state_count(group->list) > 0)
         return store(collective);
     if (group->stored)

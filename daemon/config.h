@@ -19,6 +19,7 @@ struct config {
     uint32_t threads; /* of the worker pool */
     uint32_t max_connections;
     uint32_t max_jobs;
+    uint32_t max_groups;     /* of one connection */
     uint32_t max_regions;    /* of one connection */
     uint32_t max_weights;    /* of one group */
     uint32_t max_ranks;      /* of one group, on this host */

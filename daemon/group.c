@@ -118,3 +118,34 @@ const char *member_weight_in(const struct member *member, const struct region *r
             return member->list->weights[w].name;
     return NULL;
 }
+
+struct member *group_member_for(const struct group *group, const void *session)
+{
+    for (uint32_t r = 0; r < group->world_size; r++)
+        if (group->members[r] && group->members[r]->session == session)
+            return group->members[r];
+    return NULL;
+}
+
+void group_link(struct group *source, struct group *amax_group)
+{
+    source->amax_group = amax_group;
+    /* At the end, so that the order of the seals is the order of the list. */
+    struct group **link = &amax_group->sources;
+    while (*link)
+        link = &(*link)->next_source;
+    *link = source;
+    source->next_source = NULL;
+}
+
+void group_unlink(struct group *source)
+{
+    if (!source->amax_group)
+        return;
+    struct group **link = &source->amax_group->sources;
+    while (*link != source)
+        link = &(*link)->next_source;
+    *link = source->next_source;
+    source->next_source = NULL;
+    source->amax_group = NULL;
+}

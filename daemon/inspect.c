@@ -194,6 +194,8 @@ static void fill_weight(F8__WeightInfo *info, const struct group *group, uint32_
     info->initialised = weight->flavour == F8_PROTO_DELAYED && scaling->ready;
     info->history_length = weight->history_length;
     info->history_algorithm = weight->history_algorithm;
+    if (weight->amax_group != 0 && group->amax_group)
+        info->amax_group = group->amax_group->name;
 }
 
 /* The history of a delayed weight, newest first. */
@@ -210,6 +212,8 @@ static bool fill_history(
 
 static void add_weights(struct page *page, const struct group *group)
 {
+    if (group->sources)
+        return; /* its weights are those of others, which are shown there */
     for (uint32_t w = 0; group->list && w < group->list->num_weights && !page->full; w++) {
         if (!matches(page->ask->name, group->list->weights[w].name) || !wants_row(page))
             continue;

@@ -215,10 +215,18 @@ void registry_count(const struct registry *registry, struct registry_totals *ret
         totals.arena_bytes += job->arena_bytes;
         for (const struct group *group = job->groups; group; group = group->next) {
             totals.groups++;
-            totals.weights += group->list ? group->list->num_weights : 0;
+            totals.weights += group->list && !group->sources ? group->list->num_weights : 0;
         }
     }
     *ret_totals = totals;
+}
+
+struct group *registry_group_of(const struct job *job, uint32_t id)
+{
+    struct group *group = job->groups;
+    while (group && group->id != id)
+        group = group->next;
+    return group;
 }
 
 struct group *registry_find_group(const struct job *job, const char *name)
@@ -258,6 +266,9 @@ void registry_free_group(struct group *group)
     while (*link != group)
         link = &(*link)->next;
     *link = group->next;
+    group_unlink(group);
+    while (group->sources)
+        group_unlink(group->sources);
     group_bury(group);
     if (group->arena)
         registry_discharge_arena(job, group->arena->size);

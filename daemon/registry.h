@@ -72,13 +72,20 @@ struct member {
     uint32_t pid;
     uint64_t generation;     /* that it takes part in */
     struct member_seal seal; /* what it gave to the seal */
-    struct member *next;     /* borrowed: the group's list of departed ones */
+    struct member *next;    /* borrowed: the group's list of departed ones */
+    struct member *sibling; /* borrowed: the session's list of what its client has joined */
+    struct group *names;    /* borrowed: the foreign amax group that its weights name, or NULL */
+    uint32_t committed_weights, committed_buckets;
+    bool registering; /* a registration of several packets is under way */
 };
 
 /* The ranks that shard the same weights. */
 struct group {
     struct job *job;               /* borrowed: outlives its groups */
     struct group *next;            /* borrowed: the job's list */
+    struct group *amax_group;      /* borrowed: a foreign one, from the seal until it re-forms */
+    struct group *sources;         /* borrowed: list of those whose amax group this one is */
+    struct group *next_source;     /* borrowed: that list */
     struct member **members;       /* owned array, by rank; NULL: nobody; owned members */
     struct member *departed;       /* owned list: work may still read their shards */
     struct weight_list *list;      /* a reference; NULL before the first seal */
@@ -151,6 +158,9 @@ void registry_discharge_arena(struct job *job, uint64_t bytes);
 
 void registry_count(const struct registry *registry, struct registry_totals *ret_totals);
 
+/* The group of that id in the job, or NULL. */
+struct group *registry_group_of(const struct job *job, uint32_t id);
+
 /* The group of that name, or NULL. */
 struct group *registry_find_group(const struct job *job, const char *name);
 
@@ -186,6 +196,13 @@ int member_reserve(struct member *member, uint32_t count);
 /* Puts a shard, with a new reference to its region. */
 void member_set_shard(
     struct member *member, uint32_t weight, struct region *region, uint64_t offset);
+
+/* The member of the group that the session has seated, whatever its generation, or NULL. */
+struct member *group_member_for(const struct group *group, const void *session);
+
+/* Makes or ends that `source` has its weights' amaxes taken over the ranks of `amax_group`. */
+void group_link(struct group *source, struct group *amax_group);
+void group_unlink(struct group *source);
 
 /* A weight of the member that lies in the region, or NULL. */
 const char *member_weight_in(const struct member *member, const struct region *region);

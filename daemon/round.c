@@ -43,6 +43,7 @@ struct rounds *round_new(
         .num_slots = shape->slots,
         .depth = shape->depth,
         .head = shape->first,
+        .sealed = shape->sealed,
         .tail = shape->first,
     };
     layout(&plan, shape);
@@ -136,6 +137,7 @@ static void break_off(struct rounds *rounds, const struct round_cause *cause)
         return;
     rounds->broken = true;
     rounds->failure = cause->status;
+    rounds->paused = false; /* cancel ends that run */
     rounds->ops->broken(rounds->context, cause);
     rounds->ops->cancel(rounds->context);
 }
@@ -203,7 +205,10 @@ static void start_head(struct rounds *rounds)
     }
     struct round_run run = run_of(rounds, rounds->head);
     int status = rounds->ops->start(rounds->context, &run);
-    rounds->running = status >= 0;
+    rounds->later = status == ROUND_LATER;
+    rounds->running = status >= 0 && !rounds->later;
+    if (rounds->later)
+        rounds->going_on = false; /* after a death nothing waits */
     if (status < 0)
         break_off(rounds, &(struct round_cause){.trouble = ROUND_RUN_FAILED,
                               .status = status,
@@ -237,7 +242,7 @@ static void advance(struct rounds *rounds)
     if (rounds->going_on && !rounds->running)
         rounds->going_on = head_goes_on(rounds);
     bool open = rounds->going_on || (!rounds->broken && rounds->head < rounds->tail);
-    if (open && !rounds->running)
+    if (open && !rounds->running && !rounds->paused)
         start_head(rounds);
     if (rounds->broken && !rounds->going_on && !rounds->running && rounds->early_running == 0)
         fail_all(rounds);
@@ -391,7 +396,7 @@ void round_leave(struct rounds *rounds, uint32_t rank, bool died)
         if (*use_at(rounds, rank, b) == USE_HELD)
             end_use(rounds, rank, b);
     /* Before anything is sealed or asked for, a rank can come and go. */
-    if (rounds->num_buckets > 0 || rounds->head < rounds->tail)
+    if (rounds->sealed || rounds->head < rounds->tail)
         break_off(rounds, &(struct round_cause){.trouble = died ? ROUND_RANK_DIED : ROUND_RANK_LEFT,
                               .status = F8_ERANKDEAD,
                               .number = rounds->head,
@@ -433,6 +438,35 @@ void round_finished(struct rounds *rounds, int status)
     advance(rounds);
 }
 
+void round_poke(struct rounds *rounds)
+{
+    advance(rounds);
+}
+
+bool round_pause(struct rounds *rounds)
+{
+    assert(rounds->running);
+    if (rounds->broken)
+        return false;
+    rounds->running = false;
+    rounds->paused = true;
+    return true;
+}
+
+void round_resume(struct rounds *rounds)
+{
+    assert(rounds->paused);
+    rounds->paused = false;
+    rounds->running = true;
+}
+
+void round_break(struct rounds *rounds, int status)
+{
+    break_off(rounds, &(struct round_cause){
+                          .trouble = ROUND_OTHER_GROUP, .status = status, .number = rounds->head});
+    advance(rounds);
+}
+
 void round_cleaned(struct rounds *rounds, uint32_t place)
 {
     assert(place_at(rounds, place)->cleaning);
@@ -452,12 +486,15 @@ void round_tick(struct rounds *rounds, uint64_t now)
         /* What holds up a complete collective is the head. */
         uint64_t culprit = record->joined == rounds->num_ranks ? rounds->head : n;
         const struct record *late = record_at(rounds, culprit);
+        bool complete = late->joined == rounds->num_ranks;
+        bool outside = rounds->paused || rounds->later;
         break_off(rounds, &(struct round_cause){.trouble = ROUND_OVERDUE,
                               .status = F8_EDEADLINE,
                               .number = culprit,
                               .kind = late->kind,
                               .bucket = late->bucket,
-                              .place = late->joined == rounds->num_ranks});
+                              .place = complete && !outside,
+                              .outside = complete && outside});
         break;
     }
     advance(rounds);

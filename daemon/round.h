@@ -22,9 +22,9 @@
 enum round_kind {
     ROUND_SEAL,
     ROUND_PRECOMPUTE,
+    ROUND_GATHER,
     ROUND_SYNC,
     ROUND_INVALIDATE,
-    ROUND_GATHER,
 };
 
 #define ROUND_NO_PLACE UINT32_MAX
@@ -32,6 +32,9 @@ enum round_kind {
 
 /* Returned by round_ask and round_quiesce when the answer comes later, through ops->reply. */
 #define ROUND_PENDING 1
+
+/* Returned by ops->start: the collective cannot begin before something outside has happened. */
+#define ROUND_LATER 1
 
 /* A collective as a rank asks for it. */
 struct round_request {
@@ -46,7 +49,8 @@ enum round_trouble {
     ROUND_OVERDUE,  /* `number` holds up one whose deadline passed; see round_missing */
     ROUND_RANK_DIED,
     ROUND_RANK_LEFT,
-    ROUND_RUN_FAILED, /* status is what the run ended with */
+    ROUND_OTHER_GROUP, /* another group broke that this one depends on */
+    ROUND_RUN_FAILED,  /* status is what the run ended with */
 };
 
 /* The first thing that went wrong in a generation. */
@@ -57,7 +61,8 @@ struct round_cause {
     enum round_kind kind, other_kind;
     uint32_t bucket, other_bucket;
     uint32_t rank, other_rank;
-    bool place; /* ROUND_OVERDUE: all had asked, but no place became free */
+    bool place;   /* ROUND_OVERDUE: all had asked, but no place became free */
+    bool outside; /* ROUND_OVERDUE: all had asked, but it waited for another group */
 };
 
 /* What starts, and how it is answered. */
@@ -71,7 +76,8 @@ struct round_run {
 struct round_ops {
     /*
      * Begin this collective; round_finished follows, later. A negative return means that it
-     * cannot run, nothing was begun, and round_finished must not follow.
+     * cannot run, nothing was begun, and round_finished must not follow. ROUND_LATER: nothing was
+     * begun either; it is tried again at round_poke.
      */
     int (*start)(void *context, const struct round_run *run);
     /*
@@ -105,6 +111,7 @@ struct round_shape {
     uint32_t depth;     /* collectives that may be open at once; at least 1 */
     const bool *shared; /* borrowed for the call: per bucket, whether it takes a slot */
     uint64_t first;     /* number of the first collective */
+    bool sealed;        /* a rank that leaves breaks it even while nothing is open */
 };
 
 /* NULL if memory is short. No rank has entered yet. Ended with free(). */
@@ -143,6 +150,20 @@ void round_finished(struct rounds *rounds, int status);
 void round_prepared(struct rounds *rounds, uint32_t rank, uint32_t bucket);
 void round_cleaned(struct rounds *rounds, uint32_t place);
 
+/* What held up the head may have ended. */
+void round_poke(struct rounds *rounds);
+
+/*
+ * The run must wait for another group before it goes on: true if it may, and then round_resume
+ * follows, or a break, at which it is over without round_finished. False after a break: the run
+ * must end at once, by round_finished.
+ */
+bool round_pause(struct rounds *rounds);
+void round_resume(struct rounds *rounds);
+
+/* A group that this one depends on broke, and so does this one. Status is for all who asked. */
+void round_break(struct rounds *rounds, int status);
+
 /* Fails what is overdue. */
 void round_tick(struct rounds *rounds, uint64_t now);
 
@@ -161,6 +182,7 @@ struct round_head {
     uint64_t deadline; /* on the same clock */
     bool running;
     bool complete; /* all ranks have asked */
+    bool outside;  /* and it waits for another group */
 };
 bool round_head(const struct rounds *rounds, struct round_head *ret_head);
 
@@ -176,6 +198,9 @@ bool round_reads(const struct rounds *rounds, uint32_t rank, uint32_t bucket);
 
 /* Whether the rank has an open collective of this kind. */
 bool round_asked(const struct rounds *rounds, uint32_t rank, enum round_kind kind);
+
+/* Whether the rank has any open collective. */
+bool round_is_open(const struct rounds *rounds, uint32_t rank);
 
 /* Number of collectives that have ended well. */
 uint64_t round_completed(const struct rounds *rounds);

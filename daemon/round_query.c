@@ -42,6 +42,7 @@ bool round_head(const struct rounds *rounds, struct round_head *ret_head)
         .deadline = record->deadline,
         .running = rounds->running,
         .complete = record->joined == rounds->num_ranks,
+        .outside = rounds->paused || rounds->later,
     };
     return true;
 }
@@ -73,6 +74,11 @@ bool round_asked(const struct rounds *rounds, uint32_t rank, enum round_kind kin
         if (record_at(rounds, n)->kind == kind)
             return true;
     return false;
+}
+
+bool round_is_open(const struct rounds *rounds, uint32_t rank)
+{
+    return rank_at(rounds, rank)->next > rounds->head;
 }
 
 uint64_t round_completed(const struct rounds *rounds)

@@ -64,6 +64,9 @@ struct rounds {
     uint32_t early_running;
     uint32_t cleaning; /* places being cleaned */
     bool running;
+    bool paused; /* the head began, and waits for another group */
+    bool later;  /* the head could begin but for another group */
+    bool sealed;
     bool broken;
     bool going_on; /* broken by a death: what was complete before it still runs */
     int failure;   /* status of the first cause */

@@ -149,6 +149,28 @@ void scaling_invalidate(struct scaling *scaling, const struct weight *weight)
     }
 }
 
+void scaling_follow(
+    struct scaling *scaling, const struct scaling *leader, const struct weight *weight)
+{
+    scaling->scale = leader->scale;
+    scaling->scale_seen = leader->scale_seen;
+    scaling->scale_version = leader->scale_version;
+    scaling->amax = leader->amax;
+    scaling->amax_seen = leader->amax_seen;
+    scaling->precomputed = leader->precomputed;
+    scaling->ready = leader->ready;
+    if (weight->flavour != F8_PROTO_DELAYED)
+        return;
+    if (scaling->delayed.syncs != leader->delayed.syncs)
+        scaling->delayed.since_sync = 0;
+    scaling->delayed.syncs = leader->delayed.syncs;
+    scaling->delayed.kept = leader->delayed.kept;
+    scaling->delayed.local = leader->delayed.local;
+    scaling->delayed.newest = leader->delayed.newest;
+    memcpy(scaling->delayed.history, leader->delayed.history,
+        weight->history_length * sizeof(*leader->delayed.history));
+}
+
 bool scaling_gathered(struct scaling *scaling, uint64_t version, const struct f8k_counts *counts)
 {
     scaling->version = version;

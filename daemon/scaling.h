@@ -76,6 +76,13 @@ void scaling_sync(struct scaling *scaling, const struct weight *weight);
 /* The weight was loaded anew: the next gather seeds it, or computes its scale. */
 void scaling_invalidate(struct scaling *scaling, const struct weight *weight);
 
+/*
+ * The state of a weight whose amax is taken over another group's ranks becomes that group's; what
+ * its own gathers count stays. Both have the same history_length.
+ */
+void scaling_follow(
+    struct scaling *scaling, const struct scaling *leader, const struct weight *weight);
+
 /* The i-th newest amax of the history, i < history_length. */
 uint32_t scaling_history(const struct scaling *scaling, const struct weight *weight, uint32_t i);
 

@@ -53,8 +53,11 @@ void session_free(struct session *session, bool died)
     struct job *job = session->job;
     if (session->waits_for)
         session_stop_waiting(session);
-    if (session->member)
-        collective_leave(session->member, died);
+    while (session->members) {
+        struct member *member = session->members;
+        session->members = member->sibling;
+        collective_leave(member, died);
+    }
     session_drop_regions(session);
     if (job)
         registry_leave_job(job);
@@ -65,10 +68,12 @@ void session_free(struct session *session, bool died)
 int session_member(const struct session *session, uint32_t group, struct member **ret_member,
     struct reason *reason)
 {
-    if (!session->member || session->member->group->id != group)
-        return reason_set(reason, F8_ENOENT, "group %u: this client has not joined it", group);
-    *ret_member = session->member;
-    return F8_OK;
+    for (struct member *member = session->members; member; member = member->sibling)
+        if (member->group->id == group) {
+            *ret_member = member;
+            return F8_OK;
+        }
+    return reason_set(reason, F8_ENOENT, "group %u: this client has not joined it", group);
 }
 
 static int handle_ping(

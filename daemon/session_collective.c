@@ -29,7 +29,7 @@ int session_seal(struct session *session, const struct incoming *incoming, struc
         session_generation(session, seal->group, seal->generation, &member, &answer->reason);
     if (status < 0)
         return status;
-    if (session->registering)
+    if (member->registering)
         return reason_set(&answer->reason, F8_EORDER,
             "rank %u asked for the seal in the middle of a registration", member->rank);
     if (seal->state > F8_PROTO_STATE_IMPORT)
@@ -150,11 +150,11 @@ static void fill_seal(const struct group *group, struct answer *answer)
 {
     F8__SealReply *reply = &answer->body.seal;
     f8__seal_reply__init(reply);
-    reply->arena_size = group->arena->size;
+    reply->arena_size = group->arena ? group->arena->size : 0;
     reply->syncs = group->syncs;
     answer->reply.body_case = F8__REPLY__BODY_SEAL;
     answer->reply.seal = reply;
-    answer->fd = group->arena->fd;
+    answer->fd = group->arena ? group->arena->fd : -1;
 }
 
 void session_answer_collective(

@@ -59,8 +59,8 @@ static int check_world_size(const struct group *group, const F8__Join *join, str
 static int check_rejoin(
     const struct session *session, const struct entry *entry, struct reason *reason)
 {
-    const struct member *member = session->member;
-    if (!member || member->group != entry->group || member->rank != entry->rank)
+    const struct member *member = group_member_for(entry->group, session);
+    if (!member || member->rank != entry->rank)
         return reason_set(reason, F8_EORDER,
             "this client is not rank %u of group %s: join it first", entry->rank,
             entry->group->name);
@@ -74,11 +74,15 @@ static int check_new(
     const struct session *session, const struct entry *entry, struct reason *reason)
 {
     const struct member *holder = entry->group->members[entry->rank];
-    if (session->member)
-        return reason_set(reason, F8_EORDER,
-            "this client is rank %u of group %s already: it may be in "
-            "one group",
-            session->member->rank, session->member->group->name);
+    const struct config *config = registry_config(session->context->registry);
+    const struct member *member = group_member_for(entry->group, session);
+    if (member)
+        return reason_set(reason, F8_EORDER, "this client is rank %u of group %s already",
+            member->rank, entry->group->name);
+    if (session->num_members >= config->max_groups)
+        return reason_set(reason, F8_ELIMIT,
+            "group %s is one more than the limit of %u groups of one client (--max-groups)",
+            entry->group->name, config->max_groups);
     if (holder)
         return reason_set(reason, F8_EEXIST, "rank %u of group %s is held by pid %u", entry->rank,
             entry->group->name, holder->pid);
@@ -115,6 +119,23 @@ static void reap(struct group *group)
     registry_free_group(group);
 }
 
+/* Makes the client a member that takes part. */
+static int seat(struct session *session, struct group *group, uint32_t rank)
+{
+    struct member *member = group_add_member(group, rank, session->peer.pid, session);
+    if (!member)
+        return F8_ENOMEM;
+    int status = collective_enter(member);
+    if (status < 0) {
+        group_remove_member(member);
+        return status;
+    }
+    member->sibling = session->members;
+    session->members = member;
+    session->num_members++;
+    return F8_OK;
+}
+
 static int enter(
     struct session *session, const struct entry *entry, uint64_t id, struct answer *answer)
 {
@@ -128,15 +149,10 @@ static int enter(
         wait_for_drain(session, entry, id);
         return SESSION_PENDING;
     }
-    struct member *member = session->member;
-    if (!member)
-        member = group_add_member(group, entry->rank, session->peer.pid, session);
-    if (!member || collective_enter(member) < 0) {
-        if (member && !session->member)
-            group_remove_member(member);
-        return reason_set(reason, F8_ENOMEM, "out of memory joining group %s", group->name);
-    }
-    session->member = member;
+    status = entry->rejoin ? collective_enter(group->members[entry->rank])
+                           : seat(session, group, entry->rank);
+    if (status < 0)
+        return reason_set(reason, status, "out of memory joining group %s", group->name);
     F8__JoinReply *reply = &answer->body.join;
     f8__join_reply__init(reply);
     reply->group = group->id;

@@ -18,12 +18,11 @@ struct session {
     struct session_peer peer;
     bool greeted;
     bool admin;
-    struct job *job;         /* borrowed: entered; NULL before Hello and for admins */
-    struct member *member;   /* borrowed: the group's; NULL before it joined */
+    struct job *job;        /* borrowed: entered; NULL before Hello and for admins */
+    struct member *members; /* borrowed: its memberships, the latest first; by ->sibling */
+    uint32_t num_members;
     struct region **regions; /* owned array of references; id - 1 is the index, NULL: free */
     uint32_t num_regions;
-    bool registering; /* a registration of several packets is under way */
-    uint32_t committed_weights, committed_buckets;
     /* A join that waits until its broken group is drained. */
     struct group *waits_for;      /* borrowed: kept while someone waits; NULL: no such join */
     struct session *next_waiting; /* borrowed: the group's list */
@@ -90,7 +89,7 @@ int session_read_import(struct session *session, const struct incoming *incoming
 /* inspect.c */
 session_handler session_inspect;
 
-/* session.c: the member, if the group is the one that this client joined. F8_ENOENT. */
+/* session.c: the member, if this client has joined the group. F8_ENOENT. */
 int session_member(const struct session *session, uint32_t group, struct member **ret_member,
     struct reason *reason);
 /* Begins an answer; ends it with its status and sends it. */

@@ -89,7 +89,9 @@ int session_region_drop(
     struct region *region = find_region(session, id);
     if (!region)
         return reason_set(&answer->reason, F8_ENOENT, "region %u: this client has none such", id);
-    const char *weight = session->member ? member_weight_in(session->member, region) : NULL;
+    const char *weight = NULL;
+    for (const struct member *m = session->members; m && !weight; m = m->sibling)
+        weight = member_weight_in(m, region);
     if (weight)
         return reason_set(&answer->reason, F8_EBUSY,
             "region %u still has the shard of weight %s in it: move it first", id, weight);
@@ -106,10 +108,10 @@ void session_drop_regions(struct session *session)
 }
 
 /* Checks where a shard lies; gives its region, NULL for an empty shard without one. */
-static int locate_shard(const struct session *session, const struct weight *weight, uint32_t id,
-    uint64_t offset, struct region **ret_region, struct reason *reason)
+static int locate_shard(const struct session *session, const struct member *member,
+    const struct weight *weight, uint32_t id, uint64_t offset, struct region **ret_region,
+    struct reason *reason)
 {
-    const struct member *member = session->member;
     uint64_t size = f8_proto_dtype_size(weight->dtype);
     uint64_t bytes = weight_shard_count(weight, member->group->world_size, member->rank) * size;
     struct region *region = find_region(session, id);
@@ -162,9 +164,33 @@ static int convert_weight(
     return F8_OK;
 }
 
-static int add_weight(struct session *session, const F8__Weight *message, struct reason *reason)
+/*
+ * Whose ranks' amaxes give the weight its scale: its own group's, unless it names another one that
+ * this client has joined. All of a group's weights that name another name the same.
+ */
+static int name_amax_group(const struct session *session, struct member *member,
+    const F8__Weight *message, struct weight *weight, struct reason *reason)
 {
-    struct member *member = session->member;
+    bool scaled = weight->flavour == F8_PROTO_DYNAMIC || weight->flavour == F8_PROTO_DELAYED;
+    if (!scaled || message->amax_group == 0 || message->amax_group == member->group->id)
+        return F8_OK;
+    struct member *other;
+    int status = session_member(session, message->amax_group, &other, reason);
+    if (status < 0)
+        return reason_set(reason, status, "weight %s: this client has not joined its amax group %u",
+            message->name, message->amax_group);
+    if (member->names && member->names != other->group)
+        return reason_set(reason, F8_EINVAL,
+            "weight %s names amax group %s, but another of group %s names %s: it may be one",
+            message->name, other->group->name, member->group->name, member->names->name);
+    member->names = other->group;
+    weight->amax_group = other->group->id;
+    return F8_OK;
+}
+
+static int add_weight(const struct session *session, struct member *member,
+    const F8__Weight *message, struct reason *reason)
+{
     struct weight_list *list = member->list;
     struct weight weight;
     uint32_t limit = registry_config(session->context->registry)->max_weights;
@@ -172,25 +198,28 @@ static int add_weight(struct session *session, const F8__Weight *message, struct
     if (status == F8_OK && member_reserve(member, list->num_weights + 1) < 0)
         status = reason_set(reason, F8_ENOMEM, "out of memory registering %s", message->name);
     if (status == F8_OK)
+        status = name_amax_group(session, member, message, &weight, reason);
+    if (status == F8_OK)
         status = weights_add(list, message->name, &weight, limit, reason);
     if (status < 0)
         return status;
     uint32_t index = list->num_weights - 1;
     struct region *region;
     status = locate_shard(
-        session, &list->weights[index], message->region, message->offset, &region, reason);
+        session, member, &list->weights[index], message->region, message->offset, &region, reason);
     if (status == F8_OK)
         member_set_shard(member, index, region, message->offset);
     return status;
 }
 
-static int add_all(struct session *session, const F8__Register *message, struct reason *reason)
+static int add_all(const struct session *session, struct member *member,
+    const F8__Register *message, struct reason *reason)
 {
     int status = F8_OK;
     for (size_t i = 0; i < message->n_weights && status == F8_OK; i++)
-        status = add_weight(session, message->weights[i], reason);
+        status = add_weight(session, member, message->weights[i], reason);
     for (size_t i = 0; i < message->n_buckets && status == F8_OK; i++)
-        status = weights_add_bucket(session->member->list,
+        status = weights_add_bucket(member->list,
             &(struct bucket_info){.name = message->buckets[i]->name,
                 .first = message->buckets[i]->first,
                 .count = message->buckets[i]->count,
@@ -200,13 +229,13 @@ static int add_all(struct session *session, const F8__Register *message, struct 
 }
 
 /* Takes back all that came since the registration began. */
-static void undo(struct session *session)
+static void undo(struct member *member)
 {
-    struct member *member = session->member;
-    uint32_t kept = session->committed_weights;
-    for (uint32_t w = kept; w < member->list->num_weights; w++)
+    for (uint32_t w = member->committed_weights; w < member->list->num_weights; w++)
         member_set_shard(member, w, NULL, 0);
-    weights_truncate(member->list, kept, session->committed_buckets);
+    weights_truncate(member->list, member->committed_weights, member->committed_buckets);
+    if (member->committed_weights == 0)
+        member->names = NULL;
 }
 
 static int check_open(const struct member *member, struct reason *reason)
@@ -233,14 +262,14 @@ int session_register(
         status = check_open(member, &answer->reason);
     if (status < 0)
         return status;
-    if (!session->registering) {
-        session->committed_weights = member->list->num_weights;
-        session->committed_buckets = member->list->num_buckets;
+    if (!member->registering) {
+        member->committed_weights = member->list->num_weights;
+        member->committed_buckets = member->list->num_buckets;
     }
-    status = add_all(session, message, &answer->reason);
+    status = add_all(session, member, message, &answer->reason);
     if (status < 0)
-        undo(session);
-    session->registering = status == F8_OK && message->more;
+        undo(member);
+    member->registering = status == F8_OK && message->more;
     return status;
 }
 
@@ -256,8 +285,8 @@ int session_weight_move(
     if (status < 0)
         return status;
     struct region *region;
-    status = locate_shard(session, &member->list->weights[move->weight], move->region, move->offset,
-        &region, &answer->reason);
+    status = locate_shard(session, member, &member->list->weights[move->weight], move->region,
+        move->offset, &region, &answer->reason);
     if (status == F8_OK)
         member_set_shard(member, move->weight, region, move->offset);
     return status;

@@ -49,7 +49,8 @@ struct state_form {
     struct state_head head;
 };
 
-/* Whether a state has an entry for the weight. */
+/* Whether the state of the weight's group has an entry for it: it is delayed, and its amax is
+ * taken over the group's own ranks. */
 bool state_has(const struct weight *weight);
 
 /* The number of the list's weights that a state has an entry for. */

@@ -21,7 +21,7 @@ enum {
 
 bool state_has(const struct weight *weight)
 {
-    return weight->flavour == F8_PROTO_DELAYED;
+    return weight->flavour == F8_PROTO_DELAYED && weight->amax_group == 0;
 }
 
 uint32_t state_count(const struct weight_list *list)

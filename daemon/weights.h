@@ -23,6 +23,7 @@ struct weight {
     uint64_t rows, cols; /* shape[0], and the product of the rest */
     uint64_t offset;     /* in the place of its bucket; set by weights_layout */
     uint32_t ndim;
+    uint32_t amax_group;                  /* id of a foreign one; 0: its own group */
     uint32_t bucket;                      /* WEIGHT_NO_BUCKET until it is in one */
     uint32_t static_bits;                 /* of the fp32 scale */
     uint16_t history_length;              /* delayed */

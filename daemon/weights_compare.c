@@ -45,6 +45,12 @@ static int compare_weight(const struct weights_party *a, const struct weights_pa
             "rank %u (pid %u) registered weight %s as %s where rank %u (pid %u) registered %s",
             b->rank, b->pid, y->name, of_y, a->rank, a->pid, of_x);
     }
+    if (x->amax_group != y->amax_group)
+        return reason_set(reason, F8_EMISMATCH,
+            "rank %u (pid %u) gave weight %s the amax group %u where rank %u (pid %u) gave %u (0: "
+            "its "
+            "own)",
+            b->rank, b->pid, y->name, y->amax_group, a->rank, a->pid, x->amax_group);
     if (x->static_bits != y->static_bits)
         return reason_set(reason, F8_EMISMATCH,
             "rank %u (pid %u) gave weight %s the static scale 0x%08x where rank %u (pid %u) gave "

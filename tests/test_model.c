@@ -202,7 +202,7 @@ END_TEST
 
 START_TEST(test_names_have_a_limit)
 {
-    char name[300];
+    char name[300] = "";
     struct safetensors_tensor tensors[] = {tensor(name, "F32", 1)};
     struct safetensors_file file = {.path = (char *)"m", .tensors = tensors, .num_tensors = 1};
     struct model model;

@@ -3,6 +3,7 @@
 f8_add_test(test_check LABEL tools SOURCES test_check.c LIBS f8bench_check)
 f8_add_test(test_safetensors LABEL tools SOURCES test_safetensors.c LIBS f8bench_model)
 f8_add_test(test_model LABEL tools SOURCES test_model.c LIBS f8bench_model)
+f8_add_test(test_source LABEL tools SOURCES test_source.c LIBS f8bench_source)
 
 # f8ctl as a whole program, against the fake daemon.
 f8_add_test(test_ctl LABEL tools SOURCES test_ctl.c LIBS fake_daemon PkgConfig::JANSSON

@@ -48,7 +48,7 @@ int run_ctl(struct runner *runner)
         close(ends[0]);
         close(ends[1]);
         sigprocmask(SIG_SETMASK, &runner->old_signals, NULL);
-        execl(program, program, "--socket", runner->run.socket, "--job", runner->run.job, "weights",
+        execl(program, program, "--socket", runner->run.socket, "--job", runner->run.job, "scales",
             (char *)NULL);
         fprintf(stderr, "cannot run %s: %s\n", program, strerror(errno));
         _exit(127);
@@ -57,7 +57,7 @@ int run_ctl(struct runner *runner)
     runner->outcome->ctl = read_all(ends[0]);
     close(ends[0]);
     if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0) {
-        return bench_fail(error, "%s weights ended with status %d", program,
+        return bench_fail(error, "%s scales ended with status %d", program,
             pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1);
     }
     return 0;

@@ -32,7 +32,7 @@ void *source_weight(const struct source *source, uint32_t weight);
 void source_fill(
     const struct source *source, uint32_t weight, uint64_t first_row, uint64_t num_rows);
 
-/* What an optimizer step does to them: each value moves by about a hundredth of itself. */
+/* What an optimizer step does: each value but 0 moves, by about a hundredth of itself. */
 void source_change(const struct source *source, uint32_t weight, uint64_t first_row,
     uint64_t num_rows, uint32_t step);
 

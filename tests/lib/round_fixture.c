@@ -108,9 +108,12 @@ void fix_begin(uint32_t ranks, const char *buckets, uint32_t slots, uint32_t dep
     for (uint32_t b = 0; b < count; b++)
         shared[b] = buckets[b] == 's';
     fix = (struct round_fixture){.ranks = ranks, .deadline_ms = 1000, .prepare_begins = true};
-    fix.rounds = round_new(
-        &(struct round_shape){
-            .ranks = ranks, .buckets = count, .slots = slots, .depth = depth, .shared = shared},
+    fix.rounds = round_new(&(struct round_shape){.sealed = count > 0,
+                               .ranks = ranks,
+                               .buckets = count,
+                               .slots = slots,
+                               .depth = depth,
+                               .shared = shared},
         &ops, NULL);
     ck_assert_ptr_nonnull(fix.rounds);
     for (uint32_t r = 0; r < ranks; r++)

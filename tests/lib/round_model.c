@@ -30,6 +30,7 @@ static struct rounds *new_machine(struct model *model, uint8_t generation)
         .depth = model->shape->depth,
         .shared = model->shape->shared,
         .first = model_first(model),
+        .sealed = true,
     };
     struct rounds *rounds = round_new(&shape, &model_ops, model);
     if (!rounds) {

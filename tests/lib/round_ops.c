@@ -143,6 +143,8 @@ static bool cause_true(const struct model *model, const struct round_cause *caus
     case ROUND_RANK_DIED:
     case ROUND_RANK_LEFT:
         return cause->status == F8_ERANKDEAD && cause->rank == model->event.rank;
+    case ROUND_OTHER_GROUP:
+        return false; /* the model has one group */
     case ROUND_RUN_FAILED:
         return cause->status == F8_EIO && cause->number == model_first(model) + model->state.ended;
     }

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Amaxes over the ranks of another group: under data x tensor parallelism each gather group (a
+ * source) holds a part of every weight, and the scale follows from all parts. The amax group's
+ * table says which weight of which source an entry of its list is; precompute and sync go over
+ * the table, and gathers that must find a scale exchange their amaxes here. On the loop.
+ */
+#include "daemon/collective_private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "status.h"
+
+void collective_drop_table(struct collective *collective)
+{
+    struct amax_table *table = &collective->table;
+    for (uint32_t s = 0; s < table->num_sources; s++)
+        free(table->sources[s].weights);
+    free(table->sources);
+    free(table->seats);
+    free(table->sharers);
+    free(table->posted);
+    free(table->amaxes);
+    *table = (struct amax_table){0};
+}
+
+void collective_drop_entries(struct collective *collective)
+{
+    free(collective->entries);
+    collective->entries = NULL;
+}
+
+const struct member *collective_shard_of(
+    const struct collective *collective, uint32_t rank, uint32_t weight, uint32_t *ret_weight)
+{
+    const struct amax_table *table = &collective->table;
+    if (table->num_sources == 0) {
+        *ret_weight = weight;
+        return collective->run.members[rank];
+    }
+    uint32_t s = 0;
+    while (table->sources[s].weights[weight] == AMAX_NONE ||
+           table->seats[rank * table->num_sources + s] == AMAX_NONE)
+        s++; /* the seal saw to it that there is one */
+    *ret_weight = table->sources[s].weights[weight];
+    return collective->run.sources[rank * table->num_sources + s];
+}
+
+void collective_set_sources(struct collective *collective)
+{
+    const struct amax_table *table = &collective->table;
+    for (uint32_t r = 0; r < collective->group->world_size; r++)
+        for (uint32_t s = 0; s < table->num_sources; s++) {
+            uint32_t seat = table->seats[r * table->num_sources + s];
+            collective->run.sources[r * table->num_sources + s] =
+                seat == AMAX_NONE ? NULL : group_member_of(table->sources[s].group, seat);
+        }
+}
+
+void collective_push(struct collective *collective, uint32_t entry)
+{
+    const struct amax_table *table = &collective->table;
+    const struct group *group = collective->group;
+    for (uint32_t s = 0; s < table->num_sources; s++) {
+        uint32_t weight = table->sources[s].weights[entry];
+        if (weight != AMAX_NONE)
+            scaling_follow(&table->sources[s].group->scalings[weight], &group->scalings[entry],
+                &group->list->weights[entry]);
+    }
+}
+
+uint32_t collective_local_amax(const struct collective *collective, uint32_t entry)
+{
+    const struct amax_table *table = &collective->table;
+    uint32_t amax = 0;
+    for (uint32_t s = 0; s < table->num_sources; s++) {
+        uint32_t weight = table->sources[s].weights[entry];
+        if (weight == AMAX_NONE)
+            continue;
+        uint32_t local = table->sources[s].group->scalings[weight].delayed.local;
+        amax = local > amax ? local : amax;
+    }
+    return amax;
+}
+
+/* The amax group's bucket that the source's running gather is of. */
+static uint32_t exchanged_bucket(const struct collective *source)
+{
+    const struct run *run = &source->run;
+    const struct weight_list *list = source->group->amax_group->list;
+    uint32_t w = run->first;
+    while (source->entries[w] == AMAX_NONE)
+        w++;
+    return list->weights[source->entries[w]].bucket;
+}
+
+bool collective_must_exchange(const struct collective *collective)
+{
+    const struct run *run = &collective->run;
+    for (uint32_t w = run->first; collective->entries && w < run->first + run->count; w++)
+        if (collective->entries[w] != AMAX_NONE && collective_wants_amax(collective, w))
+            return true;
+    return false;
+}
+
+/* Another source that waits for the amaxes of another bucket: neither would ever go on. */
+static const struct collective *find_crossing(const struct collective *source, uint32_t bucket)
+{
+    const struct group *other = source->group->amax_group->sources;
+    for (; other; other = other->next_source)
+        if (other->collective != source && other->collective->exchanging &&
+            exchanged_bucket(other->collective) != bucket)
+            return other->collective;
+    return NULL;
+}
+
+static int crossing(struct collective *source, uint32_t bucket, const struct collective *other)
+{
+    const struct weight_list *list = source->group->amax_group->list;
+    return reason_set(&source->refusal, F8_EMISMATCH,
+        "group %s gathers %s where group %s gathers %s, and both need amaxes over group %s",
+        source->group->name, list->buckets[bucket].name, other->group->name,
+        list->buckets[exchanged_bucket(other)].name, source->group->amax_group->name);
+}
+
+static void post(struct collective *source, struct collective *amax, uint32_t bucket)
+{
+    const struct run *run = &source->run;
+    for (uint32_t w = run->first; w < run->first + run->count; w++) {
+        uint32_t entry = source->entries[w];
+        if (entry == AMAX_NONE || !collective_wants_amax(source, w))
+            continue;
+        if (run->weights[w].amax > amax->table.amaxes[entry])
+            amax->table.amaxes[entry] = run->weights[w].amax;
+    }
+    amax->table.posted[bucket]++;
+}
+
+/* All sources have posted: the scales follow, for all of them alike. */
+static void commit(struct collective *amax, uint32_t bucket)
+{
+    struct group *group = amax->group;
+    const struct bucket_info *info = &group->list->buckets[bucket];
+    for (uint32_t e = info->first; e < info->first + info->count; e++) {
+        const struct weight *weight = &group->list->weights[e];
+        if (scaling_wants_amax(&group->scalings[e], weight)) {
+            scaling_in_gather(&group->scalings[e], weight, amax->table.amaxes[e]);
+            collective_push(amax, e);
+        }
+        amax->table.amaxes[e] = 0;
+    }
+    amax->table.posted[bucket] = 0;
+}
+
+/* Those that had posted before go on. */
+static void resume_others(struct collective *source, uint32_t bucket)
+{
+    struct group *other = source->group->amax_group->sources;
+    for (; other; other = other->next_source) {
+        struct collective *waiting = other->collective;
+        if (waiting == source || !waiting->exchanging || exchanged_bucket(waiting) != bucket)
+            continue;
+        waiting->exchanging = false;
+        round_resume(waiting->rounds);
+        collective_go_on(waiting);
+    }
+}
+
+void collective_withdraw(struct collective *collective)
+{
+    if (!collective->exchanging)
+        return;
+    collective->exchanging = false;
+    struct collective *amax = collective->group->amax_group->collective;
+    amax->table.posted[exchanged_bucket(collective)]--;
+}
+
+void collective_exchange(struct collective *source)
+{
+    if (round_is_broken(source->rounds) || !source->entries) {
+        (void)reason_set(&source->refusal, F8_EBROKEN, "group %s is broken", source->group->name);
+        collective_fail(source, F8_EBROKEN);
+        return;
+    }
+    uint32_t bucket = exchanged_bucket(source);
+    const struct collective *other = find_crossing(source, bucket);
+    if (other) {
+        collective_fail(source, crossing(source, bucket, other));
+        return;
+    }
+    struct collective *amax = source->group->amax_group->collective;
+    post(source, amax, bucket);
+    if (amax->table.posted[bucket] < amax->table.sharers[bucket]) {
+        source->exchanging = round_pause(source->rounds);
+        assert(source->exchanging);
+        collective_settle(source);
+        return;
+    }
+    commit(amax, bucket);
+    resume_others(source, bucket);
+    collective_go_on(source);
+}

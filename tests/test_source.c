@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The weights that f8bench makes and changes: the same whatever the cut into ranks, and other
+ * values after each step, or a gather of stale bytes could pass for a right one.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/bench/check.h"
+#include "client/bench/source.h"
+
+enum { SEED = 7, STEPS = 6 };
+
+static struct model model;
+static struct source source;
+
+static void open_source(enum f8_dtype dtype)
+{
+    const struct model_options options = {.dtype = dtype, .flavour = F8_DYNAMIC};
+    struct bench_error error;
+
+    ck_assert_int_eq(model_builtin("tiny", &options, &model, &error), 0);
+    ck_assert_int_eq(source_open(&model, SEED, &source, &error), 0);
+}
+
+static void close_source(void)
+{
+    source_close(&source);
+    model_done(&model);
+}
+
+/* Fills all weights and changes them, `rows` rows at a time. */
+static void run(uint64_t rows)
+{
+    for (uint32_t w = 0; w < model.num_weights; w++) {
+        uint64_t all = model.weights[w].shape[0];
+        for (uint64_t row = 0; row < all; row += rows) {
+            uint64_t count = all - row < rows ? all - row : rows;
+            source_fill(&source, w, row, count);
+            for (uint32_t step = 0; step < STEPS; step++) {
+                source_change(&source, w, row, count, step);
+            }
+        }
+    }
+}
+
+START_TEST(the_cut_does_not_matter)
+{
+    open_source((enum f8_dtype)_i);
+    run(UINT64_MAX);
+    uint8_t *whole = malloc(source.size);
+    ck_assert_ptr_nonnull(whole);
+    memcpy(whole, source.base, source.size);
+    for (uint64_t rows = 1; rows <= 3; rows++) {
+        run(rows);
+        ck_assert_mem_eq(source.base, whole, source.size);
+    }
+    free(whole);
+    close_source();
+}
+END_TEST
+
+static void check_moved(const struct model_weight *weight, const void *before, const void *after)
+{
+    uint64_t count = model_elements(weight);
+
+    for (uint64_t i = 0; i < count; i++) {
+        float old = check_load(weight->dtype, before, i);
+        float new = check_load(weight->dtype, after, i);
+        /* Subnormal fp16 values have too few bits to move by a hundredth. */
+        ck_assert_msg(old != new || check_bits(old) << 1 < 0x38800000U << 1,
+            "%s: element %llu stays %a", weight->name, (unsigned long long)i, (double)old);
+    }
+    ck_assert_uint_ne(check_bits(check_amax(weight->dtype, before, count)),
+        check_bits(check_amax(weight->dtype, after, count)));
+}
+
+START_TEST(each_value_moves_in_each_step)
+{
+    open_source((enum f8_dtype)_i);
+    uint8_t *before = malloc(source.size);
+    ck_assert_ptr_nonnull(before);
+    for (uint32_t w = 0; w < model.num_weights; w++) {
+        source_fill(&source, w, 0, model.weights[w].shape[0]);
+    }
+    for (uint32_t step = 0; step < STEPS; step++) {
+        memcpy(before, source.base, source.size);
+        for (uint32_t w = 0; w < model.num_weights; w++) {
+            source_change(&source, w, 0, model.weights[w].shape[0], step);
+            check_moved(&model.weights[w], before + source.offsets[w], source_weight(&source, w));
+        }
+    }
+    free(before);
+    close_source();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("source");
+    TCase *tcase = tcase_create("source");
+    int failed;
+
+    tcase_add_loop_test(tcase, the_cut_does_not_matter, F8_F32, F8_F16 + 1);
+    tcase_add_loop_test(tcase, each_value_moves_in_each_step, F8_F32, F8_F16 + 1);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
