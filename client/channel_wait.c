@@ -94,10 +94,15 @@ static void read_body(const F8__Reply *message, struct channel_reply *reply)
         break;
     case F8__REPLY__BODY_SEAL:
         reply->first = message->seal->arena_size;
+        reply->second = message->seal->syncs;
         break;
     case F8__REPLY__BODY_GATHER:
         reply->first = message->gather->offset;
         reply->second = message->gather->use;
+        break;
+    case F8__REPLY__BODY_EXPORT:
+        reply->first = message->export->size;
+        reply->second = message->export->syncs;
         break;
     case F8__REPLY__BODY_PING:
         reply->first = message->ping->uptime_ms;

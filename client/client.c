@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/client_private.h"
 #include "client/error.h"
+#include "client/group.h"
 
 int client_enter(const struct f8_client *client)
 {
@@ -82,7 +82,11 @@ void f8_close(struct f8_client *client)
         channel_close_child(client->channel);
     else
         channel_close(client->channel);
-    group_free(client->group, forked);
+    while (client->groups) {
+        struct f8_group *group = client->groups;
+        client->groups = group->next;
+        group_free(group, forked);
+    }
     while (client->regions) {
         struct f8_region *region = client->regions;
         client->regions = region->next;

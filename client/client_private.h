@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The objects behind the library's handles, for the sources of libf8client only. A client has one
- * channel, regions and at most one group; all are freed by f8_close.
+ * channel, regions and groups; all are freed by f8_close. Locks: a client's is taken before a
+ * group's, and no thread holds those of two groups.
  */
 #ifndef F8_CLIENT_PRIVATE_H
 #define F8_CLIENT_PRIVATE_H
@@ -17,10 +18,9 @@
 struct f8_client {
     struct channel *channel;   /* owned */
     pid_t pid;                 /* of the process that connected: a forked child has another */
-    pthread_mutex_t lock;      /* of the two below */
+    pthread_mutex_t lock;      /* of the two lists */
     struct f8_region *regions; /* owned: a list */
-    struct f8_group *group;    /* owned: NULL until joined */
-    bool joining;              /* some thread is in f8_group_join */
+    struct f8_group *groups;   /* owned: a list; those that are being joined too */
     atomic_uint_fast64_t gathers;
 };
 

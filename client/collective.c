@@ -22,7 +22,8 @@ void group_abandon(struct f8_group *group)
         channel_abandon(channel, group->tickets[i]);
         group->tickets[i] = 0;
     }
-    group->num_tickets = group->num_reading = 0;
+    group->num_tickets = 0;
+    group->num_reading = 0;
     channel_abandon(channel, group->seal);
     group->seal = 0;
 }
@@ -69,7 +70,7 @@ static int end_whole(
         while (group->tickets[place] != 0)
             place++;
         group->tickets[place] = id;
-        group->reading[place] = whole->reading;
+        group->kinds[place] = whole;
     } else {
         group->num_tickets--;
         group->num_reading -= whole->reading;
@@ -81,7 +82,11 @@ static int end_whole(
 static int start_whole(
     struct f8_group *group, const struct whole *whole, int64_t deadline_ms, f8_ticket *ret_ticket)
 {
-    int status = group_enter_sealed(group);
+    int status = client_enter(group ? group->client : NULL);
+    if (status == F8_OK)
+        status = group_check_sources(group, whole->call);
+    if (status == F8_OK)
+        status = group_enter_sealed(group);
     if (status != F8_OK)
         return status;
     status = begin_whole(group, whole, deadline_ms);
@@ -161,7 +166,9 @@ int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms)
     if (place) {
         *place = 0;
         group->num_tickets--;
-        group->num_reading -= group->reading[place - group->tickets];
+        const struct whole *whole = group->kinds[place - group->tickets];
+        group->num_reading -= whole->reading;
+        group->syncs += whole == &sync && reply.status == F8_OK;
     }
     pthread_mutex_unlock(&group->lock);
     return reply.status;
@@ -179,25 +186,39 @@ int f8_test(struct f8_group *group, f8_ticket ticket, int *ret_done)
     return status;
 }
 
+/* F8_EBUSY if a precompute that reads the weight's shard is open; lock held. */
+static int check_no_precompute(const struct f8_group *group, const char *call, uint32_t index)
+{
+    const struct weight *w = &group->weights[index];
+    const struct f8_group *amax_group = w->amax_group ? w->amax_group : group;
+    if (w->flavour != F8_DYNAMIC || amax_group->num_reading == 0)
+        return F8_OK;
+    bool claimed = w->bucket != GROUP_NO_BUCKET;
+    return error_set(F8_EBUSY,
+        "%s of weight %u%s%s while a precompute of group %s is open: call f8_wait first", call,
+        index, claimed ? " of bucket " : "", claimed ? group->buckets[w->bucket].name : "",
+        amax_group->name);
+}
+
 /* F8_EBUSY if an open request reads weights `first` to `first + count`; lock held. */
 static int check_unread(
     const struct f8_group *group, const char *call, uint32_t first, uint32_t count)
 {
-    if (group->num_open == 0 && group->num_reading == 0)
+    const struct f8_group *other = group->amax_group;
+    if (group->num_open == 0 && group->num_reading == 0 && (!other || other->num_reading == 0))
         return F8_OK;
-    for (uint32_t i = first; i < first + count; i++) {
+    int status = F8_OK;
+    for (uint32_t i = first; i < first + count && status == F8_OK; i++) {
         const struct weight *w = &group->weights[i];
         const struct bucket *b = w->bucket == GROUP_NO_BUCKET ? NULL : &group->buckets[w->bucket];
         if (b && b->state != BUCKET_IDLE && b->state != BUCKET_HELD)
-            return error_set(F8_EBUSY,
+            status = error_set(F8_EBUSY,
                 "%s of weight %u while its bucket %s is being gathered: call f8_post_gather first",
                 call, i, b->name);
-        if (w->flavour == F8_DYNAMIC && group->num_reading > 0)
-            return error_set(F8_EBUSY,
-                "%s of weight %u%s%s while a precompute is open: call f8_wait first", call, i,
-                b ? " of bucket " : "", b ? b->name : "");
+        else
+            status = check_no_precompute(group, call, i);
     }
-    return F8_OK;
+    return status;
 }
 
 /* Takes the group's generation if the weights exist and no open request reads them. */

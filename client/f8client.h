@@ -10,6 +10,17 @@
  *                 then per bucket f8_gather ... f8_post_gather ... use ... f8_release
  *     f8_close
  *
+ * On a data x tensor parallel mesh, per rank: group "dp@tp=0" of the ranks that hold the same
+ * tensor parallel part gathers, group "mesh" of all ranks takes the amaxes.
+ *
+ *     f8_group_join of both -> f8_register to dp@tp=0, where the weights name mesh as their
+ *     amax_group -> f8_seal of dp@tp=0, then of mesh
+ *     each step:  f8_changed of dp@tp=0, f8_precompute of mesh + f8_wait, the gathers of dp@tp=0;
+ *                 with delayed weights then, all gathers waited for, f8_sync of mesh + f8_wait
+ *     if either breaks, both do: f8_group_rejoin of both, f8_seal as above
+ *
+ * Pipeline stages and replicas (HSDP) are groups of their own, side by side.
+ *
  * Results. Every int function returns F8_OK (0) or a negative F8_E... of proto/status.h. On
  * failure the ret_ outputs are untouched and f8_error_text() of the calling thread says what was
  * wrong, with names and values.
@@ -18,8 +29,8 @@
  * call on its client. A thread that waits never blocks another thread's call.
  *
  * Signals. A wait for other ranks (f8_seal, f8_wait, f8_post_gather, f8_quiesce) that a signal
- * handler ends returns F8_EINTR; nothing is lost, call it again. So does f8_precompute,
- * f8_pre_gather or f8_gather, in which case nothing was sent. Calls that the daemon answers at once
+ * handler ends returns F8_EINTR; nothing is lost, call it again. So does f8_precompute, f8_sync,
+ * f8_invalidate, f8_pre_gather or f8_gather, in which case nothing was sent. Calls that the daemon answers at once
  * are not ended by signals.
  *
  * Fork. In a forked child every call returns F8_EFORKED, and f8_close only frees. The gathered
@@ -27,11 +38,12 @@
  *
  * Order. All ranks of a group must ask for the same collectives (seal, precompute, gather) in the
  * same order, as with NCCL; unlike NCCL, a difference is an error on every rank that names both.
+ * Between groups there is no order but what amax groups ask for.
  *
  * Ownership of shards. From f8_precompute, f8_pre_gather or f8_gather on, the daemon may read the
  * shards concerned and the caller must not write them. They are the caller's again when the wait
  * for that request returns, with success or failure: f8_post_gather for a gather and its
- * pre-gather, f8_wait for a ticket, f8_quiesce for all of them.
+ * pre-gather, f8_wait for a ticket, f8_quiesce for all of a group's.
  */
 #ifndef F8CLIENT_H
 #define F8CLIENT_H
@@ -173,15 +185,17 @@ F8_API int f8_region_free(struct f8_region *region);
 /*
  * Joins group `name` (at most 255 bytes) as `rank` of `world_size`, and gives it in *ret_group.
  * A client may be in several groups; their collectives run side by side. Does not wait for the
- * other ranks. F8_EEXIST: another process holds that rank; F8_EMISMATCH: the group has another
- * world size.
+ * other ranks. F8_EEXIST: another process holds that rank, or this client is in that group;
+ * F8_EMISMATCH: the group has another world size; F8_ELIMIT: the client is in as many groups as the
+ * daemon allows.
  */
 F8_API int f8_group_join(struct f8_client *client, const char *name, uint32_t rank,
     uint32_t world_size, struct f8_group **ret_group);
 
 /*
  * After a failure broke the group: joins its next generation. Weights and buckets that this rank
- * registered are kept, versions restart, views held become stale. f8_seal must follow.
+ * registered are kept, with the amax groups that they name; versions restart, views held become
+ * stale. f8_seal must follow. A group and the amax group that its weights name break together.
  */
 F8_API int f8_group_rejoin(struct f8_group *group);
 
@@ -203,10 +217,11 @@ struct f8_weight_desc {
     enum f8_history history; /* F8_DELAYED */
     /*
      * dynamic, delayed: the group over whose ranks the amax is taken; NULL: the weight's own. On a
-     * data x tensor parallel mesh it is a group of all the ranks that shard the weight, which has
-     * no weights of its own and is sealed after those whose weights name it; f8_precompute,
-     * f8_sync and f8_invalidate of such a weight are asked of that group. A group's weights may
-     * name one such group besides their own.
+     * data x tensor parallel mesh it is a group of all the ranks that shard the weight. It must
+     * have been joined by the same client, has no weights of its own, and is sealed after the
+     * groups whose weights name it; f8_precompute, f8_sync and f8_invalidate of such a weight, and
+     * its state (f8_syncs, f8_export), are asked of that group. A group's weights may name one such
+     * group besides their own.
      */
     const struct f8_group *amax_group;
     const struct f8_region *region; /* where the shard lies; may be NULL if the shard is empty */
@@ -234,7 +249,8 @@ F8_API int f8_register(struct f8_group *group, const struct f8_weight_desc *weig
 /* Where the scaling state of delayed weights comes from. */
 enum f8_state {
     F8_STATE_FRESH = 0,    /* nothing is known; what was stored for the group is dropped */
-    F8_STATE_CONTINUE = 1, /* what the daemon has stored for this job and group */
+    F8_STATE_CONTINUE = 1, /* what the daemon has stored for this job and group, as of its last
+                              sync; with syncs 0 and nothing stored as F8_STATE_FRESH */
     F8_STATE_IMPORT = 2,   /* what f8_export gave, such as from a checkpoint */
 };
 
@@ -247,29 +263,35 @@ struct f8_seal_options {
     int poison;          /* nonzero: freed places are filled with NaN bytes, to find stale reads */
     int64_t deadline_ms; /* F8_DEFAULT_DEADLINE or milliseconds */
     enum f8_state state;
-    uint64_t
-        syncs; /* F8_STATE_CONTINUE: the number of syncs that the stored state must have seen */
-    const void *import; /* F8_STATE_IMPORT: import_size bytes */
+    uint64_t syncs;     /* F8_STATE_CONTINUE: what the stored state must have seen */
+    const void *import; /* F8_STATE_IMPORT: import_size bytes; copied before f8_seal returns */
     size_t import_size;
 };
 
 /*
  * Collective. Waits until all ranks have sealed, compares their lists and reserves the memory of
- * the gathered weights in full. F8_EMISMATCH names the first difference and both ranks; F8_ELIMIT
- * what is held by whom. NULL options are all zero. After F8_EINTR call it again: the same seal is
- * waited for.
+ * the gathered weights in full; an amax group without buckets has none. F8_EMISMATCH names the
+ * first difference and both ranks; F8_ELIMIT what is held by whom. NULL options are all zero. After
+ * F8_EINTR call it again: the same seal is waited for, with the options that it was asked with.
+ *
+ * What is stored is dropped or replaced only by a seal that succeeds. F8_EINVAL: options that do
+ * not go together; F8_EMISMATCH: a stored or imported state is of other weights, or has seen
+ * another number of syncs.
  */
 F8_API int f8_seal(struct f8_group *group, const struct f8_seal_options *options);
 
 /*
- * The number of syncs that the state of the group's delayed weights has seen: after a restart, one
- * more than the trainer remembers means that its last f8_sync did happen.
+ * The number of syncs that the state of the group's delayed weights has seen: at f8_seal as the
+ * daemon knows it, from then on with each f8_sync that this rank has waited for. After a restart,
+ * one more than the trainer remembers means that its last f8_sync did happen. F8_EORDER before
+ * f8_seal.
  */
 F8_API int f8_syncs(struct f8_group *group, uint64_t *ret_syncs);
 
 /*
  * The scaling state of the group, as of its last sync, in the form of docs/state.md, for a
- * checkpoint. *ret_data is malloc'ed and the caller's to free.
+ * checkpoint. No collective: one rank's is that of all. *ret_data is malloc'ed and the caller's to
+ * free. F8_ENOENT: the group has none, it has no delayed weights.
  */
 F8_API int f8_export(struct f8_group *group, void **ret_data, size_t *ret_size);
 
@@ -278,8 +300,9 @@ typedef uint64_t f8_ticket;
 
 /*
  * Collective. Starts the batched computation of the scales of all dynamic weights: one amax per
- * weight, one reduction. Returns once it is sent. F8_EBUSY names a bucket that is being gathered
- * by this rank and not waited for; F8_ELIMIT: 16 tickets are open.
+ * weight that names the group, one reduction. Returns once it is sent. F8_EBUSY names a bucket, of
+ * this group or of one whose weights name it, that is being gathered by this rank and not waited
+ * for; F8_ELIMIT: 16 tickets are open.
  */
 F8_API int f8_precompute(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket);
 
@@ -362,12 +385,15 @@ F8_API int f8_release(struct f8_group *group, uint32_t bucket);
 /*
  * Says that the values of `count` weights from index `first` on have changed (after the optimizer
  * step, or a reload). Ranks must agree on the number of changes; a scale that was precomputed
- * before a change is counted and shown as stale when used. F8_EBUSY names a bucket with a request
- * that has not been waited for.
+ * before a change is counted and shown as stale when used. F8_EBUSY names what has not been waited
+ * for: a gather of a weight's bucket, or a precompute of its amax group.
  */
 F8_API int f8_changed(struct f8_group *group, uint32_t first, uint32_t count);
 
-/* Waits until the daemon reads none of this rank's shards: all its requests have ended. */
+/*
+ * Waits until all requests of this rank to the group have ended: the daemon reads none of its
+ * shards any more, for this group. A precompute of another amax group is waited for by its ticket.
+ */
 F8_API int f8_quiesce(struct f8_group *group, int timeout_ms);
 
 /*

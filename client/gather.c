@@ -151,7 +151,7 @@ static void fill_view(
 {
     const struct weight *w = &group->weights[index];
     const char *place = bucket_place(group, bucket);
-    bool scaled = w->flavour == F8_DYNAMIC || w->flavour == F8_STATIC;
+    bool scaled = w->flavour != F8_RAW && w->flavour != F8_RAW_BF16;
     const float *scales = (const float *)(const void *)(place + bucket->scales);
     *view = (struct f8_view){.data = place + w->at,
         .size = w->rows * w->cols * f8_proto_wire_size(w->wire),

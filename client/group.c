@@ -78,15 +78,38 @@ void group_set_state(struct f8_group *group, struct bucket *bucket, enum bucket_
     bucket->state = state;
 }
 
-int group_check_quiet(const struct f8_group *group, const char *call)
+/* F8_EBUSY if `source` has an open request, which `call` of `group` must not overtake. */
+static int check_source(
+    const struct f8_group *source, const struct f8_group *group, const char *call)
 {
-    if (group->num_open == 0)
+    if (source->num_open == 0)
         return F8_OK;
-    const struct bucket *bucket = group->buckets;
+    const struct bucket *bucket = source->buckets;
     while (!is_open(bucket->state))
         bucket++;
-    return error_set(F8_EBUSY, "%s while bucket %s is being gathered: call f8_post_gather first",
-        call, bucket->name);
+    return error_set(F8_EBUSY,
+        "%s of group %s while bucket %s of group %s is being gathered: call f8_post_gather first",
+        call, group->name, bucket->name, source->name);
+}
+
+int group_check_quiet(const struct f8_group *group, const char *call)
+{
+    return check_source(group, group, call);
+}
+
+int group_check_sources(struct f8_group *group, const char *call)
+{
+    struct f8_client *client = group->client;
+    int status = F8_OK;
+    pthread_mutex_lock(&client->lock);
+    for (struct f8_group *g = client->groups; g && status == F8_OK; g = g->next) {
+        pthread_mutex_lock(&g->lock);
+        if (g->amax_group == group)
+            status = check_source(g, group, call);
+        pthread_mutex_unlock(&g->lock);
+    }
+    pthread_mutex_unlock(&client->lock);
+    return status;
 }
 
 void group_free(struct f8_group *group, bool forked)
@@ -137,48 +160,56 @@ static int send_join(struct f8_group *group, bool rejoin, struct channel_reply *
     int status = channel_call(group->client->channel, &request, -1, ret_reply);
     if (status == F8_OK && ret_reply->body != F8__REPLY__BODY_JOIN)
         return error_set(F8_EPROTO, "the daemon answered a join without a generation");
+    if (status == F8_OK && rejoin && ret_reply->first != group->id)
+        return error_set(F8_EPROTO, "the daemon calls group %s %llu after a re-join, and %u before",
+            group->name, (unsigned long long)ret_reply->first, group->id);
     return status;
 }
 
-/* Lets one thread at a time join, and only while the client is in no group. */
-static int begin_join(struct f8_client *client)
+/* Puts the group into its client's list, unless one of that name is there. */
+static int list_group(struct f8_group *group)
 {
-    int status = F8_OK;
+    struct f8_client *client = group->client;
     pthread_mutex_lock(&client->lock);
-    if (client->group)
-        status = error_set(F8_EEXIST, "this client is in group %s already, it can be in one only",
-            client->group->name);
-    else if (client->joining)
-        status = error_set(F8_EBUSY, "another thread is joining a group with this client");
-    else
-        client->joining = true;
+    const struct f8_group *other = client->groups;
+    while (other && strcmp(other->name, group->name) != 0)
+        other = other->next;
+    if (!other) {
+        group->next = client->groups;
+        client->groups = group;
+    }
     pthread_mutex_unlock(&client->lock);
-    return status;
+    if (other)
+        return error_set(F8_EEXIST,
+            "this client joined group %s already, or another thread is joining it", group->name);
+    return F8_OK;
 }
 
-static void end_join(struct f8_client *client, struct f8_group *group)
+static void unlist_group(struct f8_group *group)
 {
+    struct f8_client *client = group->client;
     pthread_mutex_lock(&client->lock);
-    client->joining = false;
-    client->group = group;
+    struct f8_group **link = &client->groups;
+    while (*link != group)
+        link = &(*link)->next;
+    *link = group->next;
     pthread_mutex_unlock(&client->lock);
 }
 
-static int join(struct f8_client *client, const char *name, uint32_t rank, uint32_t world_size,
-    struct f8_group **ret_group)
+/* Joins a group that is in the list, so that its name is taken meanwhile. */
+static int join(struct f8_group *group)
 {
-    struct f8_group *group = group_new(client, name, rank, world_size);
-    if (!group)
-        return error_set(F8_ENOMEM, "no memory for group %s", name);
+    int status = list_group(group);
+    if (status != F8_OK)
+        return status;
     struct channel_reply reply;
-    int status = send_join(group, false, &reply);
+    status = send_join(group, false, &reply);
     if (status != F8_OK) {
-        group_free(group, false);
+        unlist_group(group);
         return status;
     }
     group->id = (uint32_t)reply.first;
     group->generation = reply.second;
-    *ret_group = group;
     return F8_OK;
 }
 
@@ -193,14 +224,14 @@ int f8_group_join(struct f8_client *client, const char *name, uint32_t rank, uin
     if (rank >= world_size)
         return error_set(F8_EINVAL, "rank %u of %u in group %s: ranks are 0 to world size - 1",
             rank, world_size, name);
-    status = begin_join(client);
-    if (status != F8_OK)
-        return status;
-    struct f8_group *group = NULL;
-    status = join(client, name, rank, world_size, &group);
-    end_join(client, group);
+    struct f8_group *group = group_new(client, name, rank, world_size);
+    if (!group)
+        return error_set(F8_ENOMEM, "no memory for group %s", name);
+    status = join(group);
     if (status == F8_OK)
         *ret_group = group;
+    else
+        group_free(group, false);
     return status;
 }
 
@@ -215,7 +246,6 @@ int f8_group_rejoin(struct f8_group *group)
         pthread_mutex_lock(&group->lock);
         group_abandon(group);
         group->sealed = false;
-        group->id = (uint32_t)reply.first;
         group->generation = reply.second;
         pthread_mutex_unlock(&group->lock);
     }

@@ -14,12 +14,15 @@
 /* No bucket: of a weight that none has claimed yet. */
 #define GROUP_NO_BUCKET UINT32_MAX
 
+struct whole;
+
 struct weight {
     uint64_t shape[F8_MAX_DIMS];
     uint64_t rows, cols; /* shape[0], and the product of the rest */
     uint64_t at;         /* offset in its bucket's place */
     uint32_t ndim;
     uint32_t bucket;
+    const struct f8_group *amax_group; /* borrowed: from the client; NULL: the weight's own */
     enum f8_dtype dtype;
     enum f8_flavour flavour;
     enum f8_wire wire;
@@ -50,26 +53,31 @@ struct bucket {
 
 struct f8_group {
     struct f8_client *client; /* borrowed: the client that owns this */
+    struct f8_group *next;    /* borrowed: of the client's list; its lock */
     char *name;               /* owned */
     uint32_t rank, world_size;
-    uint32_t id; /* of the daemon */
+    uint32_t id; /* of the daemon; the same in all generations */
 
-    pthread_mutex_t lock; /* all below; never held while waiting */
+    pthread_mutex_t lock; /* all below but num_reading; never held while waiting */
     uint64_t generation;
     bool busy; /* a thread is in f8_register, f8_seal or f8_group_rejoin */
     bool sealed;
     uint64_t seal; /* request, 0: none; outlives a wait that a signal ended */
     uint32_t slots;
+    uint64_t syncs;         /* that the state has seen, as far as this rank has waited for them */
     struct weight *weights; /* owned */
     struct bucket *buckets; /* owned */
     uint32_t num_weights, num_buckets;
+    const struct f8_group *amax_group;   /* borrowed: from the client; the only one besides itself
+                                            that its weights name; NULL: none */
     uint32_t num_open;                   /* buckets with a request that is not waited for */
     uint32_t num_shared;                 /* shared buckets that have asked for a slot or hold one */
     uint64_t tickets[GROUP_MAX_TICKETS]; /* requests; 0: free */
     uint32_t num_tickets;                /* those, and those being sent */
-    bool reading[GROUP_MAX_TICKETS];     /* by ticket: a precompute, which reads shards */
-    uint32_t num_reading;                /* those, and those being sent */
-    void *arena;                         /* owned: the mapping; NULL before the first seal */
+    const struct whole *kinds[GROUP_MAX_TICKETS]; /* by ticket: one of collective.c's */
+    atomic_uint num_reading; /* precomputes that read shards, and those being sent; changed under
+                                the lock, read without it by groups whose weights name this one */
+    void *arena;             /* owned: the mapping; NULL before the first seal */
     uint64_t arena_size;
 };
 
@@ -92,8 +100,13 @@ void group_end_setup(struct f8_group *group);
 /* Changes a bucket's state and the counts that follow from it; lock held. */
 void group_set_state(struct f8_group *group, struct bucket *bucket, enum bucket_state state);
 
-/* F8_EBUSY with the name of a bucket that has an open request, if any has; lock held. */
+/*
+ * What a collective of the whole group, `call`, must not overtake: F8_EBUSY with the name of a
+ * bucket that has an open request, if any has. group_check_quiet looks at the group's own; lock
+ * held. group_check_sources looks at those of the groups whose weights name this one; no lock held.
+ */
 int group_check_quiet(const struct f8_group *group, const char *call);
+int group_check_sources(struct f8_group *group, const char *call);
 
 /* collective.c: forgets all open requests, whose replies nobody waits for; lock held. */
 void group_abandon(struct f8_group *group);

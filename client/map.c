@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Mappings at 2 MiB-aligned addresses: only there can a huge page of the file be a huge page of
- * the process, which makes mapping and reading cheaper. Called by region.c and seal.c.
+ * the process, which makes mapping and reading cheaper. And the memfds that the library makes.
+ * Called by region.c, seal.c and state.c.
  */
 #include "client/map.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "client/error.h"
 #include "proto/protocol.h"
@@ -21,6 +24,25 @@
 static uint64_t page_round(uint64_t size)
 {
     return (size + 4095) & ~(uint64_t)4095;
+}
+
+int map_create(const char *what, uint64_t size, int *ret_memfd)
+{
+    int memfd = memfd_create(what, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (memfd < 0)
+        return error_set(F8_ELIMIT, "no memfd for %s: %s", what, strerror(errno));
+    int rc;
+    do
+        rc = fallocate(memfd, 0, 0, (off_t)size);
+    while (rc != 0 && errno == EINTR);
+    if (rc != 0) {
+        int error = errno;
+        close(memfd);
+        return error_set(F8_ENOMEM, "no memory for %s of %llu bytes: %s", what,
+            (unsigned long long)size, strerror(error));
+    }
+    *ret_memfd = memfd;
+    return F8_OK;
 }
 
 int map_shared(int fd, uint64_t size, int protection, void **ret_address)

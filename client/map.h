@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Maps shared memory where huge pages can back it. Called by region.c and seal.c; any thread.
+ * Makes memfds, and maps shared memory where huge pages can back it. Called by region.c, seal.c and
+ * state.c; any thread.
  */
 #ifndef F8_CLIENT_MAP_H
 #define F8_CLIENT_MAP_H
 
 #include <stdint.h>
+
+/*
+ * A memfd of `size` bytes, to be sealed by the caller, whose memory is really there, so that no
+ * later write can fail. `what` it is for is its name. F8_ELIMIT, F8_ENOMEM.
+ */
+int map_create(const char *what, uint64_t size, int *ret_memfd);
 
 /*
  * Maps `size` bytes (> 0) of `fd`, shared, with `protection`, at a multiple of 2 MiB.

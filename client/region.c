@@ -49,26 +49,6 @@ static int region_add(struct f8_client *client, int memfd, struct f8_region *reg
     return F8_OK;
 }
 
-/* A memfd of `size` bytes whose memory is really there, so that no later write can fail. */
-static int create_memfd(uint64_t size, int *ret_memfd)
-{
-    int memfd = memfd_create("f8-region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (memfd < 0)
-        return error_set(F8_ELIMIT, "no memfd for a region: %s", strerror(errno));
-    int rc;
-    do
-        rc = fallocate(memfd, 0, 0, (off_t)size);
-    while (rc != 0 && errno == EINTR);
-    if (rc != 0) {
-        int error = errno;
-        close(memfd);
-        return error_set(F8_ENOMEM, "no memory for a region of %llu bytes: %s",
-            (unsigned long long)size, strerror(error));
-    }
-    *ret_memfd = memfd;
-    return F8_OK;
-}
-
 /* Maps the memfd, seals its size and registers it. */
 static int region_fill(struct f8_client *client, struct f8_region *region, int memfd)
 {
@@ -90,7 +70,7 @@ int f8_region_alloc(
     if (size == 0 || size > INT64_MAX)
         return error_set(F8_EINVAL, "a region of %zu bytes: give a size above 0", size);
     int memfd = -1;
-    status = create_memfd(size, &memfd);
+    status = map_create("region", size, &memfd);
     if (status != F8_OK)
         return status;
     struct f8_region *region = calloc(1, sizeof(*region));

@@ -18,6 +18,7 @@ struct registration {
     const struct f8_weight_desc *from; /* borrowed: from the caller */
     struct weight *weights;            /* owned: all of the group, with the new ones */
     struct bucket *buckets;            /* owned: likewise */
+    const struct f8_group *amax_group; /* borrowed: the client's; as in struct f8_group */
     uint32_t old_weights, num_weights;
     uint32_t old_buckets, num_buckets;
     F8__Weight *weight_messages;  /* owned; of the new ones */
@@ -89,6 +90,12 @@ static int check_shape(const struct f8_weight_desc *desc, uint32_t world_size, s
     return F8_OK;
 }
 
+static int lacks(const char *weight, enum f8_capability needed, const struct channel *channel)
+{
+    return error_set(F8_EVERSION, "weight %s needs %s, which f8gatherd %s at %s lacks", weight,
+        f8_proto_capabilities[needed], channel_daemon_version(channel), channel_socket(channel));
+}
+
 /* An older daemon may lack a flavour: better told here than as an unknown number there. */
 static int check_capability(const struct f8_weight_desc *desc, const struct channel *channel)
 {
@@ -98,10 +105,7 @@ static int check_capability(const struct f8_weight_desc *desc, const struct chan
         [F8_RAW] = F8_CAPABILITY_FLAVOUR_RAW,
         [F8_RAW_BF16] = F8_CAPABILITY_FLAVOUR_RAW_BF16};
     enum f8_capability needed = needed_by[desc->flavour];
-    if (channel_can(channel, needed))
-        return F8_OK;
-    return error_set(F8_EVERSION, "weight %s needs %s, which f8gatherd %s at %s lacks", desc->name,
-        f8_proto_capabilities[needed], channel_daemon_version(channel), channel_socket(channel));
+    return channel_can(channel, needed) ? F8_OK : lacks(desc->name, needed, channel);
 }
 
 /* Types and flavour; what they mean together, the daemon checks. */
@@ -122,6 +126,33 @@ static int check_types(const struct f8_weight_desc *desc, struct weight *w)
     return F8_OK;
 }
 
+static bool is_scaled(const struct f8_weight_desc *desc)
+{
+    return desc->flavour == F8_DYNAMIC || desc->flavour == F8_DELAYED;
+}
+
+/* The group that a weight's amax is taken over, if it is another one than the weight's own. */
+static int check_amax_group(
+    struct registration *r, const struct f8_weight_desc *desc, struct weight *w)
+{
+    const struct f8_group *named = is_scaled(desc) ? desc->amax_group : NULL;
+    if (!named || named == r->group)
+        return F8_OK;
+    if (named->client != r->group->client)
+        return error_set(F8_EINVAL,
+            "weight %s names amax group %s of another client: join that group with this client",
+            desc->name, named->name);
+    if (r->amax_group && r->amax_group != named)
+        return error_set(F8_EINVAL,
+            "weight %s names amax group %s, but other weights of group %s name %s: one is possible "
+            "besides the group itself",
+            desc->name, named->name, r->group->name, r->amax_group->name);
+    if (!channel_can(r->group->client->channel, F8_CAPABILITY_AMAX_GROUP))
+        return lacks(desc->name, F8_CAPABILITY_AMAX_GROUP, r->group->client->channel);
+    r->amax_group = w->amax_group = named;
+    return F8_OK;
+}
+
 static void fill_weight_message(F8__Weight *message, const struct f8_weight_desc *desc)
 {
     f8__weight__init(message);
@@ -131,7 +162,7 @@ static void fill_weight_message(F8__Weight *message, const struct f8_weight_desc
     message->dtype = desc->dtype;
     message->flavour = desc->flavour;
     /* What the flavour does not use is not sent, so that ranks cannot disagree about it. */
-    bool delayed = desc->flavour == F8_DELAYED, scaled = delayed || desc->flavour == F8_DYNAMIC;
+    bool delayed = desc->flavour == F8_DELAYED, scaled = is_scaled(desc);
     if (scaled || desc->flavour == F8_STATIC)
         message->format = desc->format;
     message->power_of_two = scaled && desc->power_of_two != 0;
@@ -159,12 +190,16 @@ static int add_weight(struct registration *r, uint32_t index)
         status = check_types(desc, w);
     if (status == F8_OK)
         status = check_capability(desc, r->group->client->channel);
+    if (status == F8_OK)
+        status = check_amax_group(r, desc, w);
     if (status == F8_OK && desc->region && desc->region->client != r->group->client)
         status = error_set(F8_EREGION, "weight %s lies in a region of another client", desc->name);
     if (status != F8_OK)
         return status;
     w->bucket = GROUP_NO_BUCKET;
     fill_weight_message(&r->weight_messages[index], desc);
+    if (w->amax_group)
+        r->weight_messages[index].amax_group = w->amax_group->id;
     r->weight_pointers[index] = &r->weight_messages[index];
     return F8_OK;
 }
@@ -291,6 +326,7 @@ static void commit(struct registration *r)
     group->buckets = r->buckets;
     group->num_weights = r->num_weights;
     group->num_buckets = r->num_buckets;
+    group->amax_group = r->amax_group;
     pthread_mutex_unlock(&group->lock);
     r->weights = NULL;
     r->buckets = NULL;
@@ -319,6 +355,7 @@ int f8_register(struct f8_group *group, const struct f8_weight_desc *weights, ui
         return status;
     struct registration r = {.group = group,
         .from = weights,
+        .amax_group = group->amax_group,
         .old_weights = group->num_weights,
         .old_buckets = group->num_buckets};
     if (group->sealed || group->seal != 0)

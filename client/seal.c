@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * f8_seal: the collective that reserves the arena, and the arena's mapping. Any thread. A signal
- * may end the wait; the request stays open and the next f8_seal goes on with it.
+ * f8_seal: the collective that reserves the arena and says where the scaling state comes from, and
+ * the arena's mapping. Any thread. A signal may end the wait; the request stays open and the next
+ * f8_seal goes on with it.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "client/error.h"
 #include "client/group.h"
 #include "client/map.h"
+#include "client/state.h"
 
 static const struct f8_seal_options no_options = {.slots = 0};
 
@@ -25,14 +27,17 @@ static int check_options(const struct f8_group *group, const struct f8_seal_opti
             return error_set(F8_EINVAL,
                 "bucket %s takes a shared slot, but f8_seal was given none: set slots",
                 group->buckets[i].name);
-    return F8_OK;
+    return state_check(group, options);
 }
 
 static int send_seal(struct f8_group *group, const struct f8_seal_options *options)
 {
+    int memfd = -1;
     int status = check_options(group, options);
     if (status == F8_OK)
         status = channel_reserve_posts(group->client->channel, group->num_buckets);
+    if (status == F8_OK)
+        status = state_import(options, &memfd);
     if (status != F8_OK)
         return status;
     F8__Seal seal = F8__SEAL__INIT;
@@ -41,11 +46,15 @@ static int send_seal(struct f8_group *group, const struct f8_seal_options *optio
     seal.slots = options->slots;
     seal.poison = options->poison != 0;
     seal.deadline_ms = (uint64_t)options->deadline_ms;
+    seal.state = options->state;
+    seal.syncs = options->syncs;
     F8__Request request = F8__REQUEST__INIT;
     request.body_case = F8__REQUEST__BODY_SEAL;
     request.seal = &seal;
     uint64_t id;
-    status = channel_send(group->client->channel, &request, -1, &id);
+    status = channel_send(group->client->channel, &request, memfd, &id);
+    if (memfd >= 0)
+        close(memfd); /* the daemon has its own by now */
     if (status != F8_OK)
         return status;
     pthread_mutex_lock(&group->lock);
@@ -55,20 +64,24 @@ static int send_seal(struct f8_group *group, const struct f8_seal_options *optio
     return F8_OK;
 }
 
-/* Maps the arena that came with the reply; a forked child does not inherit the mapping. */
-static int map_arena(const struct channel_reply *reply, void **ret_arena)
+/*
+ * Maps the arena that came with the reply; a forked child does not inherit the mapping. A group
+ * without buckets, such as one that only takes amaxes, has none.
+ */
+static int map_arena(const struct channel_reply *reply, uint32_t num_buckets, void **ret_arena)
 {
     struct stat stat;
     void *arena = NULL;
-    if (reply->body != F8__REPLY__BODY_SEAL || reply->fd < 0)
+    bool none = reply->body == F8__REPLY__BODY_SEAL && reply->first == 0;
+    if (none && num_buckets == 0) {
+        *ret_arena = NULL;
+        return F8_OK;
+    }
+    if (none || reply->body != F8__REPLY__BODY_SEAL || reply->fd < 0)
         return error_set(F8_EPROTO, "the daemon sealed the group but sent no arena");
     if (fstat(reply->fd, &stat) != 0 || (uint64_t)stat.st_size < reply->first)
         return error_set(F8_EPROTO, "the daemon sent an arena that is smaller than it says (%llu)",
             (unsigned long long)reply->first);
-    if (reply->first == 0) {
-        *ret_arena = NULL;
-        return F8_OK;
-    }
     int status = map_shared(reply->fd, reply->first, PROT_READ, &arena);
     if (status != F8_OK)
         return status;
@@ -88,9 +101,10 @@ static int take_arena(struct f8_group *group, const struct channel_reply *reply)
     map_release(group->arena, group->arena_size);
     group->arena = NULL;
     group->arena_size = 0;
-    int status = map_arena(reply, &group->arena);
+    int status = map_arena(reply, group->num_buckets, &group->arena);
     if (status == F8_OK) {
         group->arena_size = reply->first;
+        group->syncs = reply->second;
         group->sealed = true;
     }
     pthread_mutex_unlock(&group->lock);

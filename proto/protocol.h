@@ -44,7 +44,9 @@
     X(FLAVOUR_RAW, "flavour.raw")                                                                  \
     X(FLAVOUR_RAW_BF16, "flavour.raw-bf16")                                                        \
     X(POISON, "poison")                                                                            \
-    X(WEIGHT_MOVE, "weight-move")
+    X(WEIGHT_MOVE, "weight-move")                                                                  \
+    X(AMAX_GROUP, "amax-group")                                                                    \
+    X(STATE, "state")
 
 enum f8_capability {
 #define F8_CAPABILITY_ENUM(name, text) F8_CAPABILITY_##name,

@@ -51,17 +51,6 @@ START_TEST(null_handles)
 }
 END_TEST
 
-START_TEST(one_group_a_client)
-{
-    struct one_rank rank;
-    struct f8_group *other = NULL;
-    one_rank_join(&rank, 2);
-    assert_fails(f8_group_join(rank.client, "tp", 0, 2, &other), F8_EEXIST, "in group dp already");
-    ck_assert_ptr_null(other);
-    one_rank_stop(&rank);
-}
-END_TEST
-
 START_TEST(join_checks_rank)
 {
     struct fake_daemon daemon;
@@ -404,7 +393,6 @@ int main(void)
     TCase *tcase = tcase_create("client");
     tcase_add_test(tcase, connect_needs_a_job);
     tcase_add_test(tcase, null_handles);
-    tcase_add_test(tcase, one_group_a_client);
     tcase_add_test(tcase, join_checks_rank);
     tcase_add_test(tcase, region_alloc_gives_aligned_zeros);
     tcase_add_test(tcase, region_share_says_what_is_wrong);

@@ -85,7 +85,7 @@ START_TEST(tickets)
     hold_back(&rank, F8__REQUEST__BODY_PRECOMPUTE);
     ck_assert_int_eq(f8_precompute(rank.group, 0, &ticket), F8_OK);
     assert_fails(f8_changed(rank.group, 0, 7), F8_EBUSY,
-        "weight 0 of bucket embed while a precompute is open");
+        "weight 0 of bucket embed while a precompute of group dp is open");
     assert_fails(f8_weight_move(rank.group, 0, NULL, 0), F8_EBUSY, "call f8_wait first");
     ck_assert_int_eq(f8_changed(rank.group, 1, 6), F8_OK); /* static and raw: not read */
     ck_assert_int_eq(f8_wait(rank.group, ticket, 1), F8_EDEADLINE);

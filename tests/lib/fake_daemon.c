@@ -36,7 +36,8 @@ static void *run(void *argument)
 void fake_start(struct fake_daemon *daemon, fake_script *script)
 {
     memset(daemon, 0, sizeof(*daemon));
-    daemon->arena = -1;
+    daemon->arena = daemon->seal_memfd = daemon->export_memfd = -1;
+    daemon->export_size = -1;
     daemon->script = script;
     daemon->generation = FAKE_GENERATION;
     strcpy(daemon->directory, "/tmp/f8-test-XXXXXX");
@@ -60,8 +61,10 @@ void fake_stop(struct fake_daemon *daemon)
     close(daemon->listener);
     close(daemon->go);
     close(daemon->loaded);
-    if (daemon->arena >= 0)
-        close(daemon->arena);
+    const int memfds[] = {daemon->arena, daemon->seal_memfd, daemon->export_memfd};
+    for (size_t i = 0; i < sizeof(memfds) / sizeof(memfds[0]); i++)
+        if (memfds[i] >= 0)
+            close(memfds[i]);
     unlink(daemon->socket);
     rmdir(daemon->directory);
 }
@@ -206,13 +209,43 @@ struct bodies {
     F8__SealReply seal;
     F8__GatherReply gather;
     F8__PingReply ping;
+    F8__ExportReply export;
 };
 
-static int fill_seal(struct fake_daemon *daemon, F8__SealReply *seal)
+/* The number of a group by its name; a new name gets the next one. */
+static uint32_t number_of(struct fake_daemon *daemon, const char *name)
 {
-    int arena = daemon->arena;
+    for (uint32_t i = 0; i < FAKE_GROUPS; i++) {
+        struct fake_group *group = &daemon->groups[i];
+        if (group->name[0] == '\0')
+            snprintf(group->name, sizeof(group->name), "%s", name);
+        if (strcmp(group->name, name) == 0)
+            return FAKE_GROUP + i;
+    }
+    must(false, "too many groups");
+    return 0;
+}
+
+static struct fake_group *group_of(struct fake_daemon *daemon, uint32_t number)
+{
+    must(number >= FAKE_GROUP && number < FAKE_GROUP + FAKE_GROUPS, "no such group was joined");
+    return &daemon->groups[number - FAKE_GROUP];
+}
+
+static int fill_seal(struct fake_daemon *daemon, const F8__Seal *request, F8__SealReply *seal)
+{
+    int arena = group_of(daemon, request->group)->buckets > 0 ? daemon->arena : -1;
+    seal->syncs = daemon->syncs;
     seal->arena_size = arena >= 0 ? (uint64_t)lseek(arena, 0, SEEK_END) : 0;
     return arena;
+}
+
+static int fill_export(const struct fake_daemon *daemon, F8__ExportReply *export)
+{
+    int memfd = daemon->export_memfd;
+    int64_t size = daemon->export_size;
+    export->size = (uint64_t)(size < 0 && memfd >= 0 ? lseek(memfd, 0, SEEK_END) : size);
+    return memfd;
 }
 
 /* Gives the reply its body; returns the descriptor that goes with it. */
@@ -226,7 +259,7 @@ static int fill_body(
         reply->region = &bodies->region;
         break;
     case F8__REQUEST__BODY_JOIN:
-        bodies->join.group = FAKE_GROUP;
+        bodies->join.group = number_of(daemon, request->join->group);
         bodies->join.generation = (uint64_t)daemon->generation++;
         reply->body_case = F8__REPLY__BODY_JOIN;
         reply->join = &bodies->join;
@@ -234,13 +267,17 @@ static int fill_body(
     case F8__REQUEST__BODY_SEAL:
         reply->body_case = F8__REPLY__BODY_SEAL;
         reply->seal = &bodies->seal;
-        return fill_seal(daemon, &bodies->seal);
+        return fill_seal(daemon, request->seal, &bodies->seal);
     case F8__REQUEST__BODY_GATHER:
         bodies->gather.offset = daemon->offset;
         bodies->gather.use = ++daemon->use;
         reply->body_case = F8__REPLY__BODY_GATHER;
         reply->gather = &bodies->gather;
         break;
+    case F8__REQUEST__BODY_EXPORT:
+        reply->body_case = F8__REPLY__BODY_EXPORT;
+        reply->export = &bodies->export;
+        return fill_export(daemon, &bodies->export);
     case F8__REQUEST__BODY_PING:
         bodies->ping.uptime_ms = request->id;
         reply->body_case = F8__REPLY__BODY_PING;
@@ -259,30 +296,73 @@ static void answer(struct fake_daemon *daemon, int fd, const F8__Request *reques
         return;
     }
     struct bodies bodies = {F8__REGION_REPLY__INIT, F8__JOIN_REPLY__INIT, F8__SEAL_REPLY__INIT,
-        F8__GATHER_REPLY__INIT, F8__PING_REPLY__INIT};
+        F8__GATHER_REPLY__INIT, F8__PING_REPLY__INIT, F8__EXPORT_REPLY__INIT};
     F8__Reply reply = F8__REPLY__INIT;
     reply.id = request->id;
     int memfd = fill_body(daemon, request, &reply, &bodies);
     fake_reply(fd, &reply, memfd);
 }
 
-static void note(struct fake_daemon *daemon, const F8__Request *request)
+static void note_register(struct fake_daemon *daemon, const F8__Register *lists)
 {
-    daemon->counts[request->body_case]++;
-    if (request->body_case == F8__REQUEST__BODY_REGISTER) {
-        daemon->more += request->register_->more;
-        daemon->weights += (int)request->register_->n_weights;
+    daemon->more += lists->more;
+    daemon->weights += (int)lists->n_weights;
+    daemon->group = lists->group;
+    group_of(daemon, lists->group)->buckets += (uint32_t)lists->n_buckets;
+    for (size_t i = 0; i < lists->n_weights && i < FAKE_WEIGHTS; i++)
+        daemon->amax_groups[i] = lists->weights[i]->amax_group;
+}
+
+static void note_seal(struct fake_daemon *daemon, const F8__Seal *seal, int memfd)
+{
+    daemon->group = seal->group;
+    daemon->seal_state = seal->state;
+    daemon->seal_syncs = seal->syncs;
+    int before = daemon->seal_memfd;
+    if (before >= 0)
+        close(before);
+    daemon->seal_memfd = memfd;
+}
+
+/* Keeps what tests ask for of a request, and the memfd that came with a Seal. */
+static void note(struct fake_daemon *daemon, const F8__Request *request, int memfd)
+{
+    switch (request->body_case) {
+    case F8__REQUEST__BODY_REGISTER:
+        note_register(daemon, request->register_);
+        break;
+    case F8__REQUEST__BODY_SEAL:
+        note_seal(daemon, request->seal, memfd);
+        memfd = -1;
+        break;
+    case F8__REQUEST__BODY_GATHER:
+        daemon->group = request->gather->group;
+        break;
+    case F8__REQUEST__BODY_PRECOMPUTE:
+    case F8__REQUEST__BODY_SYNC:
+    case F8__REQUEST__BODY_INVALIDATE:
+        daemon->group = request->precompute->group;
+        break;
+    case F8__REQUEST__BODY_EXPORT:
+        daemon->group = request->export->group;
+        break;
+    default:
+        break;
     }
+    if (memfd >= 0)
+        close(memfd);
+    daemon->counts[request->body_case]++;
 }
 
 /* Takes one request: answers it, or puts it aside until fake_go. False at the end. */
 static bool serve_once(
     struct fake_daemon *daemon, int fd, F8__Request **withheld, int *num_withheld)
 {
-    F8__Request *request = fake_receive(fd, NULL);
+    int memfd = -1;
+    F8__Request *request = fake_receive(fd, &memfd);
     if (!request)
         return false;
-    note(daemon, request);
+    note(daemon, request, memfd);
     if (request->body_case != F8__REQUEST__BODY_RELEASE &&
         daemon->withhold == (int)request->body_case) {
         must(*num_withheld < FAKE_WITHHELD, "too many requests withheld");

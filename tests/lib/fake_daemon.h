@@ -2,7 +2,8 @@
 /*
  * A daemon for the client's tests: listens in a directory of its own, takes one connection on a
  * thread, and answers it by a script. `fake_serve` is the script of a willing daemon with one
- * rank; tests change it by its settings, or write a script of their own from the same pieces.
+ * rank, in any of up to FAKE_GROUPS groups, which are numbered from FAKE_GROUP on in the order of
+ * joining; tests change it by its settings, or write a script of their own from the same pieces.
  */
 #ifndef F8_TESTS_FAKE_DAEMON_H
 #define F8_TESTS_FAKE_DAEMON_H
@@ -20,9 +21,17 @@
 #define FAKE_GROUP      7
 #define FAKE_GENERATION 3
 #define FAKE_WITHHELD   64
+#define FAKE_GROUPS     8
+#define FAKE_WEIGHTS    8
 
 struct fake_daemon;
 typedef void fake_script(struct fake_daemon *daemon, int fd);
+
+/* A group that was joined; the script's own. */
+struct fake_group {
+    char name[32];
+    uint32_t buckets; /* a group without any is sealed without an arena */
+};
 
 struct fake_daemon {
     char directory[64];
@@ -38,12 +47,21 @@ struct fake_daemon {
     atomic_int withhold;     /* body case of requests whose replies wait for fake_go; 0: none */
     atomic_int fail_body;    /* body case that is refused ... */
     atomic_int fail_status;  /* ... with this status and "refused by the test" */
-    _Atomic(const char *) capability; /* the only one that it names; NULL: it names none */
-    atomic_int counts[32];            /* requests seen, by body case */
-    atomic_int more;                  /* Register packets with more set */
-    atomic_int weights;               /* in all Register packets */
-    atomic_int generation;            /* that the next Join gives */
-    _Atomic uint64_t use;             /* counts gathers */
+    _Atomic(const char *) capability;      /* the only one that it names; NULL: it names none */
+    atomic_int counts[32];                 /* requests seen, by body case */
+    atomic_int more;                       /* Register packets with more set */
+    atomic_int weights;                    /* in all Register packets */
+    atomic_int generation;                 /* that the next Join gives */
+    _Atomic uint64_t use;                  /* counts gathers */
+    atomic_uint group;                     /* of the last request that names one */
+    atomic_uint amax_groups[FAKE_WEIGHTS]; /* of the last Register's weights */
+    struct fake_group groups[FAKE_GROUPS];
+    atomic_uint seal_state; /* of the last Seal */
+    _Atomic uint64_t seal_syncs;
+    atomic_int seal_memfd;       /* owned; -1: none came */
+    _Atomic uint64_t syncs;      /* that SealReply brings */
+    atomic_int export_memfd;     /* that ExportReply brings; -1: none */
+    _Atomic int64_t export_size; /* that ExportReply tells; -1: as it is */
 };
 
 /* Starts listening, with `script` to run on the connection. Aborts the test if it cannot. */

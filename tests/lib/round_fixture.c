@@ -37,7 +37,11 @@ static const char *status_name(int status)
 static int start(void *context, const struct round_run *run)
 {
     (void)context;
-    static const char *const kinds[] = {"seal", "precompute", "gather"};
+    static const char *const kinds[] = {[ROUND_SEAL] = "seal",
+        [ROUND_PRECOMPUTE] = "precompute",
+        [ROUND_SYNC] = "sync",
+        [ROUND_INVALIDATE] = "invalidate",
+        [ROUND_GATHER] = "gather"};
     say("start %d %s", (int)run->number, kinds[run->kind]);
     if (run->kind == ROUND_GATHER)
         say(" %c at %u", 'A' + (char)run->bucket, run->place);
