@@ -72,9 +72,9 @@ struct member {
     uint32_t pid;
     uint64_t generation;     /* that it takes part in */
     struct member_seal seal; /* what it gave to the seal */
-    struct member *next;    /* borrowed: the group's list of departed ones */
-    struct member *sibling; /* borrowed: the session's list of what its client has joined */
-    struct group *names;    /* borrowed: the foreign amax group that its weights name, or NULL */
+    struct member *next;     /* borrowed: the group's list of departed ones */
+    struct member *sibling;  /* borrowed: the session's list of what its client has joined */
+    struct group *names;     /* borrowed: the foreign amax group that its weights name, or NULL */
     uint32_t committed_weights, committed_buckets;
     bool registering; /* a registration of several packets is under way */
 };
