@@ -150,6 +150,7 @@ static int make_machine(struct collective *collective)
             .depth = collective->context->config->max_rounds,
             .shared = shared,
             .first = round_next(collective->rounds),
+            .sealed = true,
         },
         &collective_round_ops, collective);
     free(shared);

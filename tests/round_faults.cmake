@@ -25,7 +25,7 @@ round_fault(answered_dead "the dead are not answered"
     [[if (rank_at(rounds, r)->next > number)]])
 
 round_fault(two_runs "one run at a time"
-    [[if (open && !rounds->running)]]
+    [[if (open && !rounds->running && !rounds->paused)]]
     [[if (open)]])
 
 round_fault(start_after_break "after a break only what was complete at a death begins"
