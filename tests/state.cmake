@@ -7,3 +7,9 @@ target_link_libraries(state_fixture PUBLIC f8daemon PkgConfig::CHECK)
 foreach(suite test_state_form test_state_store)
     f8_add_test(${suite} LABEL state SOURCES ${suite}.c LIBS state_fixture)
 endforeach()
+
+f8_add_test(test_state_kill LABEL system SOURCES system/test_state_kill.c LIBS test_daemon)
+if(F8_SANITIZE)
+    # Slower by a factor of five and more: fewer kills, each with as much of the run before it.
+    target_compile_definitions(test_state_kill PRIVATE KILLS=40 MOMENT_MS=200)
+endif()
