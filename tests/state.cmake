@@ -8,8 +8,10 @@ foreach(suite test_state_form test_state_store)
     f8_add_test(${suite} LABEL state SOURCES ${suite}.c LIBS state_fixture)
 endforeach()
 
-f8_add_test(test_state_seal LABEL system SOURCES system/test_state_seal.c lib/admin_link.c
-    LIBS test_daemon f8proto)
+f8_add_test(test_state_seal LABEL system SOURCES system/test_state_seal.c lib/state_rank.c
+    LIBS test_daemon)
+f8_add_test(test_state_import LABEL system
+    SOURCES system/test_state_import.c lib/state_rank.c lib/admin_link.c LIBS test_daemon f8proto)
 f8_add_test(test_state_kill LABEL system SOURCES system/test_state_kill.c LIBS test_daemon)
 if(F8_SANITIZE)
     # Slower by a factor of five and more: fewer kills, each with as much of the run before it.

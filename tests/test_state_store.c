@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "daemon/registry.h"
 #include "daemon/state.h"
 #include "daemon/state_file.h"
 #include "lib/state_fixture.h"
@@ -397,6 +398,21 @@ START_TEST(the_oldest_of_the_uid_makes_way)
 }
 END_TEST
 
+START_TEST(states_count_as_memory)
+{
+    struct registry *registry = registry_new(&config);
+    ck_assert_ptr_nonnull(registry);
+    registry_count_also(registry, state_store_held, store);
+    (void)put("dp");
+    config.memory_per_uid = state_store_held(store, UID) + 10;
+    ck_assert_int_eq(registry_check_room(registry, UID, "it", 10, &reason), F8_OK);
+    ck_assert_int_eq(registry_check_room(registry, UID, "it", 11, &reason), F8_ELIMIT);
+    ck_assert_ptr_nonnull(strstr(reason.text, "; stored states have 0.0 MiB"));
+    ck_assert_int_eq(registry_check_room(registry, UID + 1, "it", 11, &reason), F8_OK);
+    registry_free(registry);
+}
+END_TEST
+
 START_TEST(a_full_disk_leaves_what_was_there)
 {
     struct rlimit old, small;
@@ -458,6 +474,7 @@ int main(void)
     tcase_add_test(tcase, no_clock_runs_while_nothing_lingers);
     tcase_add_test(tcase, without_linger_it_goes_with_its_group);
     tcase_add_test(tcase, the_oldest_of_the_uid_makes_way);
+    tcase_add_test(tcase, states_count_as_memory);
     tcase_add_test(tcase, a_full_disk_leaves_what_was_there);
     tcase_add_test(tcase, another_daemon_is_kept_out);
     suite_add_tcase(suite, tcase);
