@@ -18,6 +18,9 @@
 
 /* Below this a turn costs more than it is worth, above it a job waits too long for its turn. */
 #define CHUNK_BYTES ((uint64_t)1 << 20)
+/* Small tasks are joined up to this: a chunk costs about as much as computing so many bytes. */
+#define JOINED_BYTES ((uint64_t)128 << 10)
+#define JOINED_TASKS 32
 /* Output above this does not stay in the caches, so casts write past them. */
 #define STREAM_BYTES ((uint64_t)1 << 20)
 /* One chunk runs on a thread while the next waits for it. */
@@ -27,10 +30,13 @@ struct chunk {
     uv_work_t request;
     struct host *host;         /* borrowed: whose slot this is */
     struct backend_work *work; /* borrowed: from its caller; NULL while the slot is free */
-    struct backend_task *task; /* borrowed: from the work, takes the results; loop only */
     struct chunk *next_free;   /* borrowed: slot of the same host */
-    struct backend_task part;  /* the task narrowed to this chunk; what the worker sees */
-    bool stream;
+    uint32_t num_parts;
+    struct part {
+        struct backend_task *task; /* borrowed: from the work, takes the results; loop only */
+        struct backend_task cut;   /* the task narrowed to this chunk; what the worker sees */
+        bool stream;
+    } parts[JOINED_TASKS]; /* one part of a large task, or several small tasks */
 };
 
 struct host {
@@ -167,35 +173,41 @@ static void skip_empty_tasks(struct backend_work *work)
 }
 
 /* Runs on a worker. */
+static void run_part(struct backend_task *cut, bool stream)
+{
+    switch (cut->op) {
+    case BACKEND_AMAX:
+        cut->amax = f8k_ops()->amax(cut->dtype, cut->src, cut->count);
+        break;
+    case BACKEND_CAST:
+        f8k_ops()->cast(&(struct f8k_cast){.src = cut->src,
+                            .dst = cut->dst,
+                            .count = cut->count,
+                            .scale = cut->scale,
+                            .dtype = cut->dtype,
+                            .format = cut->format,
+                            .stream = stream,
+                            .amax = cut->take_amax ? &cut->amax : NULL},
+            &cut->counts);
+        break;
+    case BACKEND_COPY:
+        memcpy(cut->dst, cut->src, cut->count * f8k_dtype_size(cut->dtype));
+        break;
+    case BACKEND_TO_BF16:
+        f8k_ops()->to_bf16(cut->src, (void *)cut->dst, cut->count);
+        break;
+    case BACKEND_FILL:
+        memset(cut->dst, cut->byte, cut->count);
+        break;
+    }
+}
+
+/* Runs on a worker. */
 static void run_chunk(uv_work_t *request)
 {
     struct chunk *chunk = request->data;
-    struct backend_task *part = &chunk->part;
-    switch (part->op) {
-    case BACKEND_AMAX:
-        part->amax = f8k_ops()->amax(part->dtype, part->src, part->count);
-        break;
-    case BACKEND_CAST:
-        f8k_ops()->cast(&(struct f8k_cast){.src = part->src,
-                            .dst = part->dst,
-                            .count = part->count,
-                            .scale = part->scale,
-                            .dtype = part->dtype,
-                            .format = part->format,
-                            .stream = chunk->stream,
-                            .amax = part->take_amax ? &part->amax : NULL},
-            &part->counts);
-        break;
-    case BACKEND_COPY:
-        memcpy(part->dst, part->src, part->count * f8k_dtype_size(part->dtype));
-        break;
-    case BACKEND_TO_BF16:
-        f8k_ops()->to_bf16(part->src, (void *)part->dst, part->count);
-        break;
-    case BACKEND_FILL:
-        memset(part->dst, part->byte, part->count);
-        break;
-    }
+    for (uint32_t i = 0; i < chunk->num_parts; i++)
+        run_part(&chunk->parts[i].cut, chunk->parts[i].stream);
 }
 
 /* The work may be gone, or submitted again, once finished() has been called. */
@@ -209,18 +221,25 @@ static void finish(struct host *host, struct backend_work *work)
 
 static void dispatch(struct host *host);
 
+static void merge_results(const struct chunk *chunk)
+{
+    for (uint32_t i = 0; i < chunk->num_parts; i++) {
+        struct backend_task *task = chunk->parts[i].task;
+        const struct backend_task *cut = &chunk->parts[i].cut;
+        if (cut->amax > task->amax)
+            task->amax = cut->amax;
+        task->counts.saturated += cut->counts.saturated;
+        task->counts.nan += cut->counts.nan;
+    }
+}
+
 static void after_chunk(uv_work_t *request, int status)
 {
     struct chunk *chunk = request->data;
     struct host *host = chunk->host;
     struct backend_work *work = chunk->work;
-    if (status == 0) {
-        struct backend_task *task = chunk->task;
-        if (chunk->part.amax > task->amax)
-            task->amax = chunk->part.amax;
-        task->counts.saturated += chunk->part.counts.saturated;
-        task->counts.nan += chunk->part.counts.nan;
-    }
+    if (status == 0)
+        merge_results(chunk);
     chunk->work = NULL;
     chunk->next_free = host->free_chunks;
     host->free_chunks = chunk;
@@ -232,26 +251,46 @@ static void after_chunk(uv_work_t *request, int status)
         finish(host, work);
 }
 
-/* Hands out the next chunk of a queued work. */
-static void start_chunk(struct host *host, struct backend_work *work)
+/* Moves the next part of a queued work into the chunk; gives its bytes of source. */
+static uint64_t take_part(struct chunk *chunk, struct backend_work *work)
 {
-    struct chunk *chunk = host->free_chunks;
     struct backend_task *task = &work->tasks[work->next_task];
-    host->free_chunks = chunk->next_free;
-    chunk->work = work;
-    chunk->task = task;
-    chunk->part = cut(task, work->next_element);
-    chunk->part.amax = 0;
-    chunk->part.counts = (struct f8k_counts){0};
-    chunk->stream = task->count * output_size(task) > STREAM_BYTES;
-
-    work->chunks_in_flight++;
-    work->next_element += chunk->part.count;
+    struct part *part = &chunk->parts[chunk->num_parts++];
+    *part = (struct part){.task = task,
+        .cut = cut(task, work->next_element),
+        .stream = task->count * output_size(task) > STREAM_BYTES};
+    part->cut.amax = 0;
+    part->cut.counts = (struct f8k_counts){0};
+    work->next_element += part->cut.count;
     if (work->next_element == task->count) {
         work->next_element = 0;
         work->next_task++;
         skip_empty_tasks(work);
     }
+    return part->cut.count * source_size(task);
+}
+
+/* Whether the next part is a whole task that is small enough to go with `bytes` of others. */
+static bool joins(const struct chunk *chunk, const struct backend_work *work, uint64_t bytes)
+{
+    if (chunk->num_parts == JOINED_TASKS || work->next_task == work->num_tasks)
+        return false;
+    const struct backend_task *task = &work->tasks[work->next_task];
+    return work->next_element == 0 && bytes < JOINED_BYTES &&
+           task->count <= (JOINED_BYTES - bytes) / source_size(task);
+}
+
+/* Hands out the next chunk of a queued work. */
+static void start_chunk(struct host *host, struct backend_work *work)
+{
+    struct chunk *chunk = host->free_chunks;
+    host->free_chunks = chunk->next_free;
+    chunk->work = work;
+    chunk->num_parts = 0;
+    work->chunks_in_flight++;
+    uint64_t bytes = take_part(chunk, work);
+    while (joins(chunk, work, bytes))
+        bytes += take_part(chunk, work);
     int r = uv_queue_work(host->loop, &chunk->request, run_chunk, after_chunk);
     assert(r == 0); /* only a missing callback makes it fail */
     (void)r;

@@ -26,7 +26,12 @@ static void reply(
 
 static void quiesced(void *context, uint32_t rank, uint64_t tag)
 {
-    reply(context, rank, tag, F8_OK, NULL);
+    struct collective *collective = context;
+    struct member *member = collective->group->members[rank];
+    (void)tag; /* the first of them: what ends one ends all */
+    for (uint32_t i = 0; i < member->num_quiesces; i++)
+        collective->context->listener->done(member, member->quiesces[i], F8_OK, NULL);
+    member->num_quiesces = 0;
 }
 
 const struct round_ops collective_round_ops = {
@@ -262,6 +267,17 @@ static int check_bucket(const struct member *member, uint32_t bucket, struct rea
         group->list->num_buckets);
 }
 
+/* Places are counted and kept in tables, so their number has a limit even where they are unused. */
+static int check_slots(const struct member *member, uint32_t slots, struct reason *reason)
+{
+    uint32_t limit = member->group->collective->context->config->max_weights;
+    if (slots <= limit)
+        return F8_OK;
+    return reason_set(reason, F8_ELIMIT,
+        "rank %u asked for %u slots in the seal of group %s, the limit is %u (--max-weights)",
+        member->rank, slots, member->group->name, limit);
+}
+
 int collective_seal(
     struct member *member, uint64_t tag, const struct collective_seal *seal, struct reason *reason)
 {
@@ -269,6 +285,8 @@ int collective_seal(
     if (status == F8_OK && round_asked(member->group->collective->rounds, member->rank, ROUND_SEAL))
         status = reason_set(reason, F8_EORDER, "rank %u has asked for the seal of group %s already",
             member->rank, member->group->name);
+    if (status == F8_OK)
+        status = check_slots(member, seal->options.slots, reason);
     if (status < 0) {
         free(seal->options.import);
         return status;
@@ -367,15 +385,33 @@ int collective_release(struct member *member, uint32_t bucket)
     return status;
 }
 
+/* Makes room for one more open quiesce. */
+static int reserve_quiesce(struct member *member)
+{
+    if (member->num_quiesces < member->quiesces_capacity)
+        return F8_OK;
+    uint32_t capacity = 2 * member->quiesces_capacity + 4;
+    uint64_t *tags = realloc(member->quiesces, capacity * sizeof(*tags));
+    if (!tags)
+        return F8_ENOMEM;
+    member->quiesces = tags;
+    member->quiesces_capacity = capacity;
+    return F8_OK;
+}
+
+/* Several may be open: threads each wait, and a wait that a signal ended is begun anew. */
 int collective_quiesce(struct member *member, uint64_t tag, struct reason *reason)
 {
     struct group *group = member->group;
     if (member->generation != group->generation)
         return F8_OK; /* another began the next generation, so nothing of this one is left */
-    int status = round_quiesce(group->collective->rounds, member->rank, tag);
-    if (status == F8_EBUSY)
-        return reason_set(reason, status, "rank %u waits for quiet already", member->rank);
-    return status;
+    if (reserve_quiesce(member) < 0)
+        return reason_set(
+            reason, F8_ENOMEM, "out of memory while rank %u waits for quiet", member->rank);
+    if (round_quiesce(group->collective->rounds, member->rank, tag) == F8_OK)
+        return F8_OK;
+    member->quiesces[member->num_quiesces++] = tag;
+    return ROUND_PENDING;
 }
 
 /* The first bucket with an open request of the member that reads one of these weights. */

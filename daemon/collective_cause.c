@@ -38,12 +38,13 @@ __attribute__((format(printf, 2, 3))) static void append(
     va_end(args);
 }
 
-/* "rank 1 (pid 4711)", or "rank 1 (not there)". */
+/* "rank 1 (pid 4711)", "rank 1 (pid 4711, not re-joined)", or "rank 1 (not there)". */
 static void append_rank(struct reason *reason, const struct group *group, uint32_t rank)
 {
-    const struct member *member = group_member_of(group, rank);
+    const struct member *there = group_member_of(group, rank);
+    const struct member *member = there ? there : group->members[rank];
     if (member)
-        append(reason, "rank %u (pid %u)", rank, member->pid);
+        append(reason, "rank %u (pid %u%s)", rank, member->pid, there ? "" : ", not re-joined");
     else
         append(reason, "rank %u (not there)", rank);
 }
@@ -72,6 +73,8 @@ static void append_late(
             continue;
         append(reason, "%s", separator);
         append_rank(reason, group, r);
+        if (cause->kind == ROUND_GATHER && round_holds(collective->rounds, r, cause->bucket))
+            append(reason, " still holding it");
         separator = ", ";
     }
 }

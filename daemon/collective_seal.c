@@ -47,8 +47,8 @@ static int compare_options(const struct member *a, const struct member *b, struc
             y->slots, a->rank, a->pid, x->slots);
     if (x->poison != y->poison)
         return reason_set(reason, F8_EMISMATCH,
-            "rank %u (pid %u) sealed %s poison where rank %u (pid %u) did not", b->rank, b->pid,
-            y->poison ? "with" : "without", a->rank, a->pid);
+            "rank %u (pid %u) sealed %s poison where rank %u (pid %u) sealed %s", b->rank, b->pid,
+            y->poison ? "with" : "without", a->rank, a->pid, x->poison ? "with" : "without");
     return compare_states(a, b, reason);
 }
 
@@ -170,10 +170,12 @@ static int prepare(struct collective *collective)
         status = collective_prepare_runs(collective);
     if (status == F8_OK)
         status = collective_prepare_earlies(collective);
-    if (status < 0)
-        return reason_set(&collective->refusal, status, "out of memory sealing group %s",
-            collective->group->name);
-    return F8_OK;
+    if (status == F8_OK)
+        return F8_OK;
+    free(collective->sealed);
+    collective->sealed = NULL;
+    return reason_set(
+        &collective->refusal, status, "out of memory sealing group %s", collective->group->name);
 }
 
 /* The forming machine hands over; ranks that died while the seal ran break the new one at once. */
@@ -364,7 +366,11 @@ int collective_start_seal(struct collective *collective)
         return status;
     share_list(group);
     count_float8(group);
-    weights_lay_out(group->list, group->slots, &collective->layout);
+    if (weights_lay_out(group->list, group->slots, &collective->layout) < 0)
+        return reason_set(refusal, F8_ELIMIT,
+            "the arena of group %s with %u slots would be larger than any file: register smaller "
+            "weights or give fewer slots",
+            group->name, group->slots);
     collective->dirty = group->poison || any_shared(group->list);
     return start_reserve(collective);
 }

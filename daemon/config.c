@@ -234,6 +234,16 @@ static void print_help(void)
 #define OPTION_HELP    1000
 #define OPTION_VERSION 1001
 
+/* getopt is at `argument`; in a cluster of letters it has not passed it yet, but names the letter.
+ */
+static int refuse_flag(int option, const char *argument, struct reason *reason)
+{
+    if (option == '?' && optopt < OPTION_HELP && isgraph(optopt))
+        return reason_set(reason, F8_EINVAL, "-%c is no option of f8gatherd: see --help", optopt);
+    return reason_set(reason, F8_EINVAL, "%s %s: see --help", argument,
+        option == '?' ? "is no option of f8gatherd" : "wants a value");
+}
+
 static int read_flags(
     int argc, char **argv, struct config *config, enum config_action *action, struct reason *reason)
 {
@@ -246,8 +256,7 @@ static int read_flags(
     int option;
     while ((option = getopt_long(argc, argv, ":", options, NULL)) != -1) {
         if (option == '?' || option == ':')
-            return reason_set(reason, F8_EINVAL, "%s %s: see --help", argv[optind - 1],
-                option == '?' ? "is no option of f8gatherd" : "wants a value");
+            return refuse_flag(option, argv[optind - 1], reason);
         if (option == OPTION_HELP || option == OPTION_VERSION) {
             if (option == OPTION_HELP)
                 print_help();
@@ -276,7 +285,7 @@ static int default_socket(struct config *config, struct reason *reason)
     if (mkdir(directory, 0755) == 0 || access(directory, W_OK) == 0)
         return set_socket(config, "--socket", F8_PROTO_SOCKET, reason);
     const char *runtime = getenv("XDG_RUNTIME_DIR");
-    if (!runtime)
+    if (!runtime || runtime[0] == '\0')
         return reason_set(reason, F8_EINVAL,
             "%s cannot be used (%s) and XDG_RUNTIME_DIR is not set: give --socket", directory,
             strerror(errno));

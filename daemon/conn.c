@@ -175,11 +175,12 @@ static int receive_packet(struct conn *conn, struct packet *packet)
     packet->num_fds = 0;
     take_fds(&message, packet);
     packet->size = (size_t)n;
-    if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-        close_fds(packet);
-        return F8_EPROTO;
-    }
-    return n > 0 ? 1 : F8_ECONN;
+    bool whole = !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+    if (whole && n > 0)
+        return 1;
+    /* A packet of no bytes is taken for the end; even it may have brought descriptors. */
+    close_fds(packet);
+    return whole ? F8_ECONN : F8_EPROTO;
 }
 
 /* Unpacks and serves one packet; F8_EPROTO if it is none of the protocol. */
@@ -366,8 +367,21 @@ void conn_open(struct conn_context *context, int fd)
     update_events(conn);
 }
 
+/* From here on the client hears nothing more: not that others leave, which they do as it does. */
+static void say_last_words(struct conn *conn)
+{
+    F8__Reply reply = F8__REPLY__INIT;
+    reply.status = F8_ECONN;
+    reply.text = (char *)"f8gatherd was told to end";
+    if (conn->out.count == 0 && !conn->broken)
+        (void)send_packet(conn->fd, conn->context->packet, pack(conn, &reply), -1);
+    conn->broken = true;
+}
+
 void conn_close_all(struct conn_context *context)
 {
+    for (struct conn *conn = context->first; conn; conn = conn->next)
+        say_last_words(conn);
     while (context->first)
         conn_close(context->first, false);
 }

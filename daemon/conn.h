@@ -36,7 +36,7 @@ void conn_context_done(struct conn_context *context);
 /* Takes over an accepted socket; it is closed if the connection cannot be made. */
 void conn_open(struct conn_context *context, int fd);
 
-/* Ends all connections; their ranks have left when this returns. */
+/* The daemon ends: tells every client so, and ends all connections; their ranks have left then. */
 void conn_close_all(struct conn_context *context);
 
 #endif

@@ -33,6 +33,7 @@ static void member_free(struct member *member)
     weights_unref(member->list);
     free(member->shards);
     free(member->versions);
+    free(member->quiesces);
     free(member->seal.import);
     free(member);
 }

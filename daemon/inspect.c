@@ -6,6 +6,7 @@
  */
 #include "daemon/session_private.h"
 
+#include <assert.h>
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
@@ -324,6 +325,9 @@ int session_inspect(struct session *session, const struct incoming *incoming, st
         fill_status(&page);
     else
         fill_lists(&page);
+    /* Any one row fits: the longest is a group of as many ranks as --max-ranks allows. Were there
+       none on a full page, a cursor of 0 would end the list without a word. */
+    assert(!page.full || rows_of(page.reply) > 0);
     if (page.full)
         page.reply->cursor = ask->cursor + rows_of(page.reply);
     answer->reply.body_case = F8__REPLY__BODY_INSPECT;

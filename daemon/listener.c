@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -20,6 +21,12 @@ static int new_socket(void)
     return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
+static bool is_socket(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISSOCK(st.st_mode);
+}
+
 /* Whether someone listens at the address: then its path is not ours to take. */
 static int check_free(const struct sockaddr_un *address, struct reason *reason)
 {
@@ -31,6 +38,10 @@ static int check_free(const struct sockaddr_un *address, struct reason *reason)
     (void)close(fd);
     if (error == ENOENT)
         return F8_OK;
+    /* connect() says the same of a dead daemon's socket and of a file that was never one. */
+    if (error == ECONNREFUSED && !is_socket(address->sun_path))
+        return reason_set(reason, F8_EIO,
+            "%s is in the way and no socket: remove it or choose another path", address->sun_path);
     if (error == ECONNREFUSED && unlink(address->sun_path) == 0) {
         log_info("%s was left by a daemon that is gone: replaced", address->sun_path);
         return F8_OK;

@@ -101,7 +101,8 @@ int registry_enter_job(struct registry *registry, uid_t uid, const char *name, c
         return reason_set(reason, F8_EPERM,
             "job %s has another token than the one given: it belongs to another run", name);
     if (!job && registry->num_jobs >= registry->config->max_jobs)
-        return reason_set(reason, F8_ELIMIT, "job %s is one more than the limit of %u jobs", name,
+        return reason_set(reason, F8_ELIMIT,
+            "job %s is one more than the limit of %u jobs (--max-jobs)", name,
             registry->config->max_jobs);
     if (!job)
         job = job_new(registry, uid, name, token, token_size, now);

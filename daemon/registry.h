@@ -68,6 +68,8 @@ struct member {
     struct shard *shards;     /* owned: by weight */
     uint64_t *versions;       /* owned: by weight; SCALING_VERSION_UNKNOWN at first */
     uint32_t shards_capacity;
+    uint64_t *quiesces; /* owned: tags of its open ones; its credit bounds them */
+    uint32_t num_quiesces, quiesces_capacity;
     uint32_t rank;
     uint32_t pid;
     uint64_t generation;     /* that it takes part in */

@@ -395,8 +395,9 @@ void round_leave(struct rounds *rounds, uint32_t rank, bool died)
     for (uint32_t b = 0; b < rounds->num_buckets; b++)
         if (*use_at(rounds, rank, b) == USE_HELD)
             end_use(rounds, rank, b);
-    /* Before anything is sealed or asked for, a rank can come and go. */
-    if (rounds->sealed || rounds->head < rounds->tail)
+    /* Before anything is sealed or asked for, a rank can come and go; but one that died would be
+     * waited for in vain. */
+    if (died || rounds->sealed || rounds->head < rounds->tail)
         break_off(rounds, &(struct round_cause){.trouble = died ? ROUND_RANK_DIED : ROUND_RANK_LEFT,
                               .status = F8_ERANKDEAD,
                               .number = rounds->head,

@@ -25,13 +25,19 @@ struct server {
     struct state_store *states; /* owned */
 };
 
+/* The loop may end though they are still watched. */
+static void let_signals_go(struct server *server)
+{
+    uv_unref((uv_handle_t *)&server->terminate);
+    uv_unref((uv_handle_t *)&server->interrupt);
+}
+
 /* Ranks leave, their last work ends, handles close: then the loop has nothing left to run. */
 static void shut_down(struct server *server)
 {
     listener_close(&server->listener);
     conn_close_all(&server->conns);
-    uv_unref((uv_handle_t *)&server->terminate);
-    uv_unref((uv_handle_t *)&server->interrupt);
+    let_signals_go(server);
 }
 
 static void on_signal(uv_signal_t *signal, int number)
@@ -105,18 +111,20 @@ static int set_up(struct server *server, const struct config *config, struct rea
     int status = set_up_rooms(server, config);
     if (status < 0)
         return reason_set(reason, status, "out of memory at the start");
+    /* Before the socket: whoever can connect must find that a SIGTERM ends the daemon in order. */
+    watch_signal(server, &server->terminate, SIGTERM);
+    watch_signal(server, &server->interrupt, SIGINT);
     server->listener.owner = server;
     server->listener.accepted = on_accepted;
     status = listener_open(&server->listener, &server->loop, config->socket, reason);
-    if (status == F8_OK)
+    if (status == F8_OK) {
         status = open_states(server, config, reason);
-    if (status < 0) {
-        listener_close(&server->listener);
-        return status;
+        if (status < 0)
+            listener_close(&server->listener);
     }
-    watch_signal(server, &server->terminate, SIGTERM);
-    watch_signal(server, &server->interrupt, SIGINT);
-    return F8_OK;
+    if (status < 0)
+        let_signals_go(server);
+    return status;
 }
 
 static void close_any(uv_handle_t *handle, void *unused)

@@ -219,6 +219,9 @@ static session_handler *const handlers[] = {
 static int dispatch(struct session *session, const struct incoming *incoming, struct answer *answer)
 {
     F8__Request__BodyCase body = incoming->request->body_case;
+    if (incoming->request->id == 0 && body != F8__REQUEST__BODY_RELEASE)
+        return reason_set(&answer->reason, F8_EPROTO,
+            "a request has the id 0: count from 1, 0 is for what has no reply");
     bool known = (size_t)body < sizeof(handlers) / sizeof(handlers[0]) && handlers[body];
     if (!known)
         return reason_set(&answer->reason, F8_EUNKNOWN,

@@ -11,22 +11,26 @@
 
 #include "protocol.h"
 
-/* The slot of a free region id, making room if need be; NULL at the limit or without memory. */
-static struct region **free_slot(struct session *session)
+/* The slot of a free region id, making room if need be. */
+static int free_slot(struct session *session, struct region ***ret_slot, struct reason *reason)
 {
     for (uint32_t i = 0; i < session->num_regions; i++)
-        if (!session->regions[i])
-            return &session->regions[i];
+        if (!session->regions[i]) {
+            *ret_slot = &session->regions[i];
+            return F8_OK;
+        }
     if (session->num_regions >= registry_config(session->context->registry)->max_regions)
-        return NULL;
+        return reason_set(reason, F8_ELIMIT,
+            "this client has %u regions, the limit (--max-regions)", session->num_regions);
     uint32_t count = session->num_regions + 1;
     struct region **regions = realloc(session->regions, count * sizeof(struct region *));
     if (!regions)
-        return NULL;
+        return reason_set(reason, F8_ENOMEM, "out of memory adding region %u", count);
     regions[count - 1] = NULL;
     session->regions = regions;
     session->num_regions = count;
-    return &regions[count - 1];
+    *ret_slot = &regions[count - 1];
+    return F8_OK;
 }
 
 static int take_region(
@@ -38,9 +42,19 @@ static int take_region(
         status = registry_charge_region(session->job, "the region", size, reason);
     if (status < 0)
         return status;
-    status = region_map(fd, ret_region, reason);
+    struct region *region;
+    status = region_map(fd, &region, reason);
+    /* It cannot have shrunk, but what is charged must be what is given back. */
+    if (status == F8_OK && region->size != size) {
+        region_unref(region);
+        status = reason_set(reason, F8_EREGION,
+            "the memory descriptor grew from %" PRIu64 " bytes while it was added: add it again",
+            size);
+    }
     if (status < 0)
         registry_discharge_region(session->job, size);
+    else
+        *ret_region = region;
     return status;
 }
 
@@ -50,14 +64,11 @@ int session_region_add(
     if (incoming->num_fds != 1)
         return reason_set(&answer->reason, F8_EREGION,
             "the region came with %u descriptors, it takes exactly one", incoming->num_fds);
-    struct region **slot = free_slot(session);
-    if (!slot)
-        return reason_set(&answer->reason, F8_ELIMIT,
-            "this client has %u regions, the limit "
-            "(--max-regions)",
-            session->num_regions);
-    struct region *region;
-    int status = take_region(session, incoming->fds[0], &region, &answer->reason);
+    struct region **slot = NULL;
+    struct region *region = NULL;
+    int status = free_slot(session, &slot, &answer->reason);
+    if (status == F8_OK)
+        status = take_region(session, incoming->fds[0], &region, &answer->reason);
     if (status < 0)
         return status;
     *slot = region;

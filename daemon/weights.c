@@ -178,8 +178,8 @@ int weights_add(struct weight_list *list, const char *name, const struct weight 
     if (status < 0)
         return status;
     if (list->num_weights >= limit)
-        return reason_set(
-            reason, F8_ELIMIT, "weight %s is one more than the limit of %u weights", name, limit);
+        return reason_set(reason, F8_ELIMIT,
+            "weight %s is one more than the limit of %u weights (--max-weights)", name, limit);
     if (reserve_one(
             (void **)&list->weights, list->num_weights, &list->weights_capacity, sizeof(added)) < 0)
         return reason_set(reason, F8_ENOMEM, "out of memory registering weight %s", name);
@@ -261,26 +261,51 @@ int weights_check_complete(const struct weight_list *list, struct reason *reason
     return F8_OK;
 }
 
-void weights_lay_out(struct weight_list *list, uint32_t slots, struct weights_layout *ret_layout)
+/* *sum += bytes; F8_ELIMIT if no file could have that size, so that no arithmetic ever wraps. */
+static int grow_size(uint64_t *sum, uint64_t bytes)
+{
+    uint64_t size;
+    if (__builtin_add_overflow(*sum, bytes, &size) || size > INT64_MAX)
+        return F8_ELIMIT;
+    *sum = size;
+    return F8_OK;
+}
+
+/* Puts the bucket's weights one behind the other, and the scales behind them. */
+static int lay_out_bucket(struct weight_list *list, struct bucket_info *bucket)
+{
+    uint64_t offset = 0;
+    int status = F8_OK;
+    for (uint32_t w = bucket->first; w < bucket->first + bucket->count && status == F8_OK; w++) {
+        struct weight *weight = &list->weights[w];
+        weight->offset = offset;
+        status = grow_size(&offset, f8_proto_weight_span(weight->rows, weight->cols,
+                                        list->world_size, f8_proto_wire_size(weight->wire)));
+    }
+    bucket->scales = offset;
+    if (status == F8_OK)
+        status = grow_size(&offset, f8_proto_scales_span(bucket->count));
+    bucket->span = offset;
+    return status;
+}
+
+int weights_lay_out(struct weight_list *list, uint32_t slots, struct weights_layout *ret_layout)
 {
     struct weights_layout layout = {0};
-    for (uint32_t b = 0; b < list->num_buckets; b++) {
+    int status = F8_OK;
+    for (uint32_t b = 0; b < list->num_buckets && status == F8_OK; b++) {
         struct bucket_info *bucket = &list->buckets[b];
-        uint64_t offset = 0;
-        for (uint32_t w = bucket->first; w < bucket->first + bucket->count; w++) {
-            struct weight *weight = &list->weights[w];
-            weight->offset = offset;
-            offset += f8_proto_weight_span(
-                weight->rows, weight->cols, list->world_size, f8_proto_wire_size(weight->wire));
-        }
-        bucket->scales = offset;
-        bucket->span = offset + f8_proto_scales_span(bucket->count);
+        status = lay_out_bucket(list, bucket);
         bucket->own = layout.size;
-        if (!bucket->shared)
-            layout.size += bucket->span;
+        if (!bucket->shared && status == F8_OK)
+            status = grow_size(&layout.size, bucket->span);
         else if (bucket->span > layout.slot_span)
             layout.slot_span = bucket->span;
     }
-    layout.size += slots * layout.slot_span;
+    uint64_t of_slots;
+    if (status < 0 || __builtin_mul_overflow(layout.slot_span, slots, &of_slots) ||
+        grow_size(&layout.size, of_slots) < 0)
+        return F8_ELIMIT;
     *ret_layout = layout;
+    return F8_OK;
 }

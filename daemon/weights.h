@@ -101,8 +101,12 @@ struct weights_layout {
     uint64_t size; /* of the arena */
 };
 
-/* Fills in offsets and spans of the list, and the layout for that many slots. */
-void weights_lay_out(struct weight_list *list, uint32_t slots, struct weights_layout *ret_layout);
+/*
+ * Fills in offsets and spans of the list, and the layout for that many slots. F8_ELIMIT if the
+ * arena would be larger than any file: clients choose shapes and slots, and a size that wrapped
+ * around would be one that is written past.
+ */
+int weights_lay_out(struct weight_list *list, uint32_t slots, struct weights_layout *ret_layout);
 
 /* "[4096, 1024]" in a buffer of `size`; returns the buffer. */
 char *weight_shape_text(const struct weight *weight, char *buffer, size_t size);

@@ -29,6 +29,13 @@ static bool same_weight(const struct weight *a, const struct weight *b)
            a->history_algorithm == b->history_algorithm;
 }
 
+static double static_scale(const struct weight *weight)
+{
+    float scale;
+    memcpy(&scale, &weight->static_bits, sizeof(scale));
+    return (double)scale;
+}
+
 static int compare_weight(const struct weights_party *a, const struct weights_party *b,
     uint32_t index, struct reason *reason)
 {
@@ -53,9 +60,10 @@ static int compare_weight(const struct weights_party *a, const struct weights_pa
             b->rank, b->pid, y->name, y->amax_group, a->rank, a->pid, x->amax_group);
     if (x->static_bits != y->static_bits)
         return reason_set(reason, F8_EMISMATCH,
-            "rank %u (pid %u) gave weight %s the static scale 0x%08x where rank %u (pid %u) gave "
-            "0x%08x",
-            b->rank, b->pid, y->name, y->static_bits, a->rank, a->pid, x->static_bits);
+            "rank %u (pid %u) gave weight %s the static scale %.9g (0x%08x) where rank %u (pid %u) "
+            "gave %.9g (0x%08x)",
+            b->rank, b->pid, y->name, static_scale(y), y->static_bits, a->rank, a->pid,
+            static_scale(x), x->static_bits);
     return F8_OK;
 }
 

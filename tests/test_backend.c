@@ -137,16 +137,55 @@ END_TEST
 /* Ranks without a share of a weight cost no trip to a worker. */
 START_TEST(empty_tasks_take_no_slot)
 {
-    uint8_t bytes[2] = {0};
-    struct backend_task tasks[5] = {fill_task(NULL, 0, 1), fill_task(&bytes[0], 1, 1),
-        fill_task(NULL, 0, 1), fill_task(&bytes[1], 1, 1), fill_task(NULL, 0, 1)};
+    static uint8_t bytes[2 * MIB];
+    struct backend_task tasks[5] = {fill_task(NULL, 0, 1), fill_task(bytes, MIB, 1),
+        fill_task(NULL, 0, 1), fill_task(bytes + MIB, MIB, 1), fill_task(NULL, 0, 1)};
     struct run run = run_of(tasks, 5, 1);
     hold_pool();
     run_submit(&run);
     ck_assert_uint_eq(run.work.chunks_in_flight, 2);
     let_pool_go();
     run_wait(&run);
-    ck_assert_uint_eq(bytes[0] + bytes[1], 2);
+    ck_assert_uint_eq(bytes[0] + bytes[2 * MIB - 1], 2);
+    ck_assert_int_eq(uv_run(test_loop, UV_RUN_DEFAULT), 0);
+    drop_pool();
+}
+END_TEST
+
+/* A bucket of a hundred norms must not cost a hundred trips to a worker. */
+START_TEST(small_tasks_share_a_slot)
+{
+    uint8_t bytes[64] = {0};
+    struct backend_task tasks[64];
+    for (uint32_t i = 0; i < 64; i++)
+        tasks[i] = fill_task(&bytes[i], i % 5 != 0, (uint8_t)(i + 1));
+    struct run run = run_of(tasks, 64, 1);
+    hold_pool();
+    run_submit(&run);
+    ck_assert_uint_eq(run.work.chunks_in_flight, 2);
+    let_pool_go();
+    run_wait(&run);
+    ck_assert_int_eq(run.status, F8_OK);
+    for (uint32_t i = 0; i < 64; i++)
+        ck_assert_uint_eq(bytes[i], i % 5 != 0 ? i + 1 : 0);
+    ck_assert_int_eq(uv_run(test_loop, UV_RUN_DEFAULT), 0);
+    drop_pool();
+}
+END_TEST
+
+/* But two that are worth a trip each go to two threads. */
+START_TEST(larger_tasks_take_a_slot_each)
+{
+    static uint8_t bytes[MIB];
+    struct backend_task tasks[3] = {fill_task(bytes, 1, 1), fill_task(bytes + 1, 100 << 10, 1),
+        fill_task(bytes + MIB / 2, 100 << 10, 1)};
+    struct run run = run_of(tasks, 3, 1);
+    hold_pool();
+    run_submit(&run);
+    ck_assert_uint_eq(run.work.chunks_in_flight, 2);
+    let_pool_go();
+    run_wait(&run);
+    ck_assert_uint_eq(bytes[0] + bytes[100 << 10] + bytes[MIB / 2 + (100 << 10) - 1], 3);
     ck_assert_int_eq(uv_run(test_loop, UV_RUN_DEFAULT), 0);
     drop_pool();
 }
@@ -160,6 +199,8 @@ static TCase *host_cases(void)
     tcase_add_test(tcase, cancel_without_slots);
     tcase_add_test(tcase, at_most_two_chunks_a_thread);
     tcase_add_test(tcase, empty_tasks_take_no_slot);
+    tcase_add_test(tcase, small_tasks_share_a_slot);
+    tcase_add_test(tcase, larger_tasks_take_a_slot_each);
     return tcase;
 }
 

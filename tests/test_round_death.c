@@ -284,7 +284,7 @@ END_TEST
 START_TEST(before_the_seal_a_rank_can_come_and_go)
 {
     fix_begin(2, "", 0, 4);
-    round_leave(fix.rounds, 1, true);
+    round_leave(fix.rounds, 1, false);
     ck_assert(!round_is_broken(fix.rounds));
     round_enter(fix.rounds, 1);
     ck_assert_int_eq(fix_ask(0, ROUND_SEAL, 0), ROUND_PENDING);
@@ -294,6 +294,16 @@ START_TEST(before_the_seal_a_rank_can_come_and_go)
     assert_said("broken; cancel; ");
     round_finished(fix.rounds, F8_OK);
     assert_said("100 OK; ");
+}
+END_TEST
+
+/* The others would ask for the seal, and wait for it in vain. */
+START_TEST(before_the_seal_a_death_breaks)
+{
+    fix_begin(2, "", 0, 4);
+    round_leave(fix.rounds, 1, true);
+    assert_said("broken; cancel; ");
+    ck_assert_int_eq(fix_ask(0, ROUND_SEAL, 0), F8_EBROKEN);
 }
 END_TEST
 
@@ -342,6 +352,7 @@ static Suite *round_suite(void)
         death_waits_for_early_parts,
         leaving_names_itself_so,
         before_the_seal_a_rank_can_come_and_go,
+        before_the_seal_a_death_breaks,
         nothing_can_be_released_before_the_seal,
         late_callers_are_refused_while_the_run_ends,
     };

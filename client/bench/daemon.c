@@ -6,17 +6,17 @@
 #include "daemon.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <ftw.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/inotify.h>
+#include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -26,7 +26,7 @@
 
 /* How long the daemon may take to open its socket, and to end. */
 #define START_SECONDS     20
-#define STOP_MILLISECONDS 5000
+#define STOP_MILLISECONDS 20000
 
 int daemon_beside(const char *name, char *path, size_t size)
 {
@@ -42,22 +42,25 @@ int daemon_beside(const char *name, char *path, size_t size)
     return written > 0 && (size_t)written < size ? 0 : -1;
 }
 
-static int make_folder(struct daemon *daemon, struct bench_error *error)
+/* A name for the socket that nobody has, and a file for the log. */
+static int prepare(struct daemon *daemon, struct bench_error *error)
 {
     const char *parent = getenv("TMPDIR");
+    uint64_t random = 0;
 
     /* The path of a socket has 107 bytes at most. */
-    if (parent == NULL || parent[0] != '/' || strlen(parent) > 40) {
+    if (parent == NULL || parent[0] != '/' || strlen(parent) > 60) {
         parent = "/tmp";
     }
-    snprintf(daemon->folder, sizeof(daemon->folder), "%s/f8bench-XXXXXX", parent);
-    if (mkdtemp(daemon->folder) == NULL) {
-        int reason = errno;
-        daemon->folder[0] = '\0';
-        return bench_fail(error, "cannot make a folder in %s: %s", parent, strerror(reason));
+    if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
+        return bench_fail(error, "no random name for a socket: %s", strerror(errno));
     }
-    snprintf(daemon->socket, sizeof(daemon->socket), "%s/f8gatherd.sock", daemon->folder);
-    snprintf(daemon->log, sizeof(daemon->log), "%s/f8gatherd.log", daemon->folder);
+    snprintf(
+        daemon->socket, sizeof(daemon->socket), "%s/f8bench-%016" PRIx64 ".sock", parent, random);
+    daemon->log_fd = memfd_create("f8gatherd.log", MFD_CLOEXEC);
+    if (daemon->log_fd < 0) {
+        return bench_fail(error, "no memory file for the daemon's log: %s", strerror(errno));
+    }
     return 0;
 }
 
@@ -65,7 +68,6 @@ static int make_folder(struct daemon *daemon, struct bench_error *error)
 __attribute__((noreturn)) static void become(
     const struct daemon *daemon, const char *program, pid_t parent)
 {
-    int log = open(daemon->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     sigset_t none;
 
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -75,8 +77,8 @@ __attribute__((noreturn)) static void become(
     setpgid(0, 0);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    dup2(log, STDOUT_FILENO);
-    dup2(log, STDERR_FILENO);
+    dup2(daemon->log_fd, STDOUT_FILENO);
+    dup2(daemon->log_fd, STDERR_FILENO);
     execl(program, program, "--socket", daemon->socket, (char *)NULL);
     fprintf(stderr, "cannot run %s: %s\n", program, strerror(errno));
     _exit(127);
@@ -113,28 +115,15 @@ static int can_connect(const char *socket_path)
     return result == 0;
 }
 
-/* Forgets the events: that there were some is all one needs. */
-static void drain(int inotify_fd)
-{
-    char events[4096];
-
-    while (read(inotify_fd, events, sizeof(events)) > 0) {
-    }
-}
-
-/*
- * Between "the socket's file is there" and "it listens" there is a moment that no event tells of,
- * so the wait for the file's events is a short one.
- */
-static int await(struct daemon *daemon, int signal_fd, int inotify_fd, struct bench_error *error)
+/* No event tells when a socket listens, so it is tried every few milliseconds. */
+static int await(struct daemon *daemon, int signal_fd, struct bench_error *error)
 {
     double deadline = shared_now() + START_SECONDS;
-    struct pollfd fds[] = {{.fd = daemon->pidfd, .events = POLLIN},
-        {.fd = signal_fd, .events = POLLIN}, {.fd = inotify_fd, .events = POLLIN}};
+    struct pollfd fds[] = {
+        {.fd = daemon->pidfd, .events = POLLIN}, {.fd = signal_fd, .events = POLLIN}};
 
     while (!can_connect(daemon->socket)) {
-        poll(fds, 3, 20);
-        drain(inotify_fd);
+        poll(fds, 2, 5);
         if (fds[0].revents != 0) {
             return daemon_explain(daemon, error);
         }
@@ -152,78 +141,41 @@ static int await(struct daemon *daemon, int signal_fd, int inotify_fd, struct be
 int daemon_start(
     const char *program, int signal_fd, struct daemon *ret_daemon, struct bench_error *error)
 {
-    struct daemon daemon = {.pidfd = -1};
+    struct daemon daemon = DAEMON_NONE;
     char beside[PATH_MAX];
-    int inotify_fd = -1;
     int result;
 
     if (program == NULL && daemon_beside("f8gatherd", beside, sizeof(beside)) != 0) {
         return bench_fail(error, "cannot tell where f8bench lies; give --daemon");
     }
-    result = make_folder(&daemon, error);
+    result = prepare(&daemon, error);
     if (result == 0) {
-        inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-        inotify_add_watch(inotify_fd, daemon.folder, IN_CREATE | IN_MOVED_TO);
         result = spawn(&daemon, program != NULL ? program : beside, error);
     }
     if (result == 0) {
-        result = await(&daemon, signal_fd, inotify_fd, error);
-    }
-    if (inotify_fd >= 0) {
-        close(inotify_fd);
+        result = await(&daemon, signal_fd, error);
     }
     if (result != 0) {
-        daemon_stop(&daemon);
+        struct bench_error second;
+        daemon_stop(&daemon, &second); /* the first reason is the one to tell */
         return -1;
     }
     *ret_daemon = daemon;
     return 0;
 }
 
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
-{
-    (void)status;
-    (void)type;
-    (void)walk;
-    return remove(path);
-}
-
-void daemon_stop(struct daemon *daemon)
-{
-    struct pollfd ended = {.fd = daemon->pidfd, .events = POLLIN};
-
-    if (daemon->pid > 0) {
-        kill(daemon->pid, SIGTERM);
-        if (daemon->pidfd < 0 || poll(&ended, 1, STOP_MILLISECONDS) <= 0) {
-            kill(daemon->pid, SIGKILL);
-        }
-        waitpid(daemon->pid, NULL, 0);
-    }
-    if (daemon->pidfd >= 0) {
-        close(daemon->pidfd);
-    }
-    if (daemon->folder[0] != '\0') {
-        nftw(daemon->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-    }
-    *daemon = (struct daemon){.pidfd = -1};
-}
-
 /* The last bytes of the log, from the begin of a line on. */
-static void read_tail(const char *path, char *tail, size_t size)
+static void read_tail(int fd, char *tail, size_t size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    off_t end = fd >= 0 ? lseek(fd, 0, SEEK_END) : 0;
+    off_t end = lseek(fd, 0, SEEK_END);
     off_t from = end > (off_t)size - 1 ? end - (off_t)size + 1 : 0;
-    ssize_t got = fd >= 0 ? pread(fd, tail, size - 1, from) : 0;
+    ssize_t got = pread(fd, tail, size - 1, from);
     char *line;
 
     tail[got > 0 ? got : 0] = '\0';
     line = from > 0 ? strchr(tail, '\n') : NULL;
     if (line != NULL) {
         memmove(tail, line + 1, strlen(line + 1) + 1);
-    }
-    if (fd >= 0) {
-        close(fd);
     }
 }
 
@@ -233,8 +185,45 @@ int daemon_explain(struct daemon *daemon, struct bench_error *error)
     char tail[480];
 
     waitid(P_PIDFD, (id_t)daemon->pidfd, &how, WEXITED | WNOWAIT);
-    read_tail(daemon->log, tail, sizeof(tail));
+    read_tail(daemon->log_fd, tail, sizeof(tail));
     return bench_fail(error, "the daemon (pid %d) %s %d; the end of its log:\n%s", (int)daemon->pid,
         how.si_code == CLD_EXITED ? "ended with status" : "was ended by signal", how.si_status,
         tail[0] != '\0' ? tail : "(empty)");
+}
+
+/* SIGTERM, and if need be SIGKILL. -1 if it did not end with status 0, or was dead before. */
+static int end_process(struct daemon *daemon, struct bench_error *error)
+{
+    struct pollfd ended = {.fd = daemon->pidfd, .events = POLLIN};
+    siginfo_t how = {0};
+    int result = 0;
+
+    kill(daemon->pid, SIGTERM);
+    if (daemon->pidfd < 0 || poll(&ended, 1, STOP_MILLISECONDS) <= 0) {
+        result = bench_fail(error, "the daemon (pid %d) did not end within %d ms of SIGTERM",
+            (int)daemon->pid, STOP_MILLISECONDS);
+        kill(daemon->pid, SIGKILL);
+    } else if (waitid(P_PIDFD, (id_t)daemon->pidfd, &how, WEXITED | WNOWAIT) == 0 &&
+               (how.si_code != CLD_EXITED || how.si_status != 0)) {
+        result = daemon_explain(daemon, error);
+    }
+    waitpid(daemon->pid, NULL, 0);
+    return result;
+}
+
+int daemon_stop(struct daemon *daemon, struct bench_error *error)
+{
+    int result = daemon->pid > 0 ? end_process(daemon, error) : 0;
+
+    if (daemon->pidfd >= 0) {
+        close(daemon->pidfd);
+    }
+    if (daemon->log_fd >= 0) {
+        close(daemon->log_fd);
+    }
+    if (daemon->socket[0] != '\0') {
+        unlink(daemon->socket); /* there still if it was killed */
+    }
+    *daemon = (struct daemon)DAEMON_NONE;
+    return result;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The private f8gatherd of a run, in a folder of its own that holds its socket and its log, and
- * goes with it. Called by the parent, run.c.
+ * The private f8gatherd of a run. Its log is a memory file and its socket the only name that it
+ * has in the file system, which it takes away itself when its parent is killed: so nothing is left
+ * of a run however it ends. Called by the parent, run.c, and by the conformance program.
  */
 #ifndef F8BENCH_DAEMON_H
 #define F8BENCH_DAEMON_H
@@ -10,12 +11,16 @@
 
 #include "client/bench/error.h"
 
+#define DAEMON_NONE                                                                                \
+    {                                                                                              \
+        .pidfd = -1, .log_fd = -1                                                                  \
+    }
+
 struct daemon {
-    pid_t pid; /* 0: none was started */
-    int pidfd; /* owned */
-    char folder[64];
+    pid_t pid;  /* 0: none was started */
+    int pidfd;  /* owned */
+    int log_fd; /* owned: what it prints */
     char socket[96];
-    char log[96];
 };
 
 /*
@@ -25,8 +30,11 @@ struct daemon {
 int daemon_start(
     const char *program, int signal_fd, struct daemon *ret_daemon, struct bench_error *error);
 
-/* Ends it, gently if it lets us, and removes its folder. */
-void daemon_stop(struct daemon *daemon);
+/*
+ * Ends it, gently if it lets us, and removes its socket; nothing if none was started. -1 with the
+ * reason if it did not end well: it had to be killed, or its exit status is not 0.
+ */
+int daemon_stop(struct daemon *daemon, struct bench_error *error);
 
 /* How it ended, and the end of its log, for the message of a run that it failed. It is dead. */
 int daemon_explain(struct daemon *daemon, struct bench_error *error);

@@ -71,7 +71,7 @@ static int run(const struct options *options)
         if (options->num_weights == 0) {
             fprintf(stderr, "f8bench: --model %s: %s\n", options->model, error.text);
             status = 2;
-        } else {
+        } else if (!options->json || report_json_error(error.text) != 0) {
             fprintf(stderr, "f8bench: %s\n", error.text);
         }
     }

@@ -34,7 +34,7 @@
     X(PLANT, "plant", "KIND", "falsify one byte or scale, which must be found")                    \
     X(SOCKET, "socket", "PATH", "use the daemon at this socket (default: start one)")              \
     X(DAEMON, "daemon", "PATH", "the daemon to start (default: f8gatherd beside f8bench)")         \
-    X(CTL, "ctl", NULL, "show f8ctl's view of the scales at the end")                             \
+    X(CTL, "ctl", NULL, "show f8ctl's view of the scales at the end")                              \
     X(JSON, "json", NULL, "print one JSON object")                                                 \
     X(HELP, "help", NULL, "print this")                                                            \
     X(VERSION, "version", NULL, "print the version")

@@ -249,14 +249,14 @@ static int change(struct rank *rank, uint32_t step)
 
 static void measure_memcpy(struct rank *rank, uint32_t step)
 {
+    struct shared *shared = rank->run->shared;
     const uint8_t *from = rank->run->source->base + rank->rank * rank->copy_size;
-    double begin;
 
-    shared_barrier(rank->run->shared);
-    begin = shared_now();
+    shared_barrier(shared);
+    *shared_time_of(shared, step, rank->rank, TIME_MEMCPY_BEGIN) = shared_now();
     memcpy(rank->copy, from, rank->copy_size);
-    timed(rank, step, TIME_MEMCPY, begin);
-    shared_barrier(rank->run->shared);
+    *shared_time_of(shared, step, rank->rank, TIME_MEMCPY_END) = shared_now();
+    shared_barrier(shared);
 }
 
 static int precompute(struct rank *rank, uint32_t step)

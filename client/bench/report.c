@@ -208,3 +208,13 @@ int report_json(const struct report *report)
     json_decref(results);
     return result;
 }
+
+int report_json_error(const char *text)
+{
+    json_t *object = json_pack("{s:s, s:b, s:s}", "schema", SCHEMA, "ok", 0, "error", text);
+    int result = object != NULL ? json_dumpf(object, stdout, JSON_COMPACT) : -1;
+
+    printf("\n");
+    json_decref(object);
+    return result;
+}

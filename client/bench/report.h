@@ -21,4 +21,7 @@ void report_text(const struct report *report);
 /* To standard output, in one line; -1 if memory is out. */
 int report_json(const struct report *report);
 
+/* The JSON of a run that could not begin, because its files cannot be read. */
+int report_json_error(const char *text);
+
 #endif

@@ -6,7 +6,6 @@
 #include "run.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
@@ -27,7 +26,7 @@ static int catch_signals(struct runner *runner)
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &signals, &runner->old_signals);
-    runner->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC);
+    runner->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     if (runner->signal_fd < 0) {
         return bench_fail(&runner->outcome->error, "no signalfd: %s", strerror(errno));
     }
@@ -139,16 +138,24 @@ static int start_ranks(struct runner *runner)
     return 0;
 }
 
-/* Whether a signal came that nobody has taken. */
-static bool signalled(const struct runner *runner)
+/* Takes a signal that came; whether one did. One left pending would end us before the report. */
+static bool take_signals(const struct runner *runner)
 {
-    struct pollfd pending = {.fd = runner->signal_fd, .events = POLLIN};
+    struct signalfd_siginfo signal;
+    bool any = false;
 
-    return poll(&pending, 1, 0) > 0;
+    while (read(runner->signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
+        any = true;
+    }
+    return any;
 }
 
+/* Ends all processes. A daemon that does not end well fails a run that was well until then. */
 static void stop(struct runner *runner)
 {
+    struct outcome *outcome = runner->outcome;
+    struct bench_error error;
+
     for (uint32_t i = 0; runner->pids != NULL && i < runner->options->ranks; i++) {
         if (runner->pids[i] > 0) {
             kill(runner->pids[i], SIGKILL);
@@ -158,7 +165,10 @@ static void stop(struct runner *runner)
             close(runner->pidfds[i]);
         }
     }
-    daemon_stop(&runner->daemon);
+    if (daemon_stop(&runner->daemon, &error) != 0 && !outcome->failed) {
+        outcome->failed = true;
+        outcome->error = error;
+    }
     source_close(&runner->source);
     free(runner->pids);
     free(runner->pidfds);
@@ -174,14 +184,14 @@ void run_bench(
     struct runner runner = {.options = options,
         .outcome = ret_outcome,
         .run = {.options = options, .model = model},
-        .daemon = {.pidfd = -1},
+        .daemon = DAEMON_NONE,
         .signal_fd = -1};
 
     *ret_outcome = (struct outcome){0};
     ret_outcome->failed = catch_signals(&runner) != 0 || prepare(&runner) != 0 ||
                           start_daemon(&runner) != 0 || start_ranks(&runner) != 0 ||
                           run_watch(&runner) != 0;
-    ret_outcome->interrupted = ret_outcome->failed && signalled(&runner);
+    ret_outcome->interrupted = take_signals(&runner) && ret_outcome->failed;
     stop(&runner);
 }
 

@@ -15,8 +15,11 @@
 #include "client/bench/progress.h"
 #include "client/bench/run_private.h"
 
-/* How long a daemon may take to be seen dead after it hung up. */
-#define HANG_UP_MILLISECONDS 2000
+/*
+ * How long a process may take to be seen dead after others have told of its death: the kernel
+ * closes its sockets before its parent can wait for it.
+ */
+#define DEATH_SECONDS 2
 
 /* Places in the list that is polled; the ranks follow. */
 enum {
@@ -61,38 +64,84 @@ static int explain_rank(struct runner *runner, uint32_t rank, const siginfo_t *e
     return bench_fail(error, "rank %u (pid %d): %.700s", rank, pid, result->error.text);
 }
 
-/* A lost connection is the daemon's death, if it can be seen to be dead. */
-static bool daemon_died(struct runner *runner, int patience_ms)
+/* A rank that failed or died, and how. */
+struct failed {
+    uint32_t rank;
+    int nearness;
+    siginfo_t ended; /* si_pid is 0 while it runs */
+};
+
+static siginfo_t end_of(const struct runner *runner, uint32_t rank)
+{
+    siginfo_t ended = {0};
+
+    if (runner->pids[rank] > 0) {
+        waitid(P_PIDFD, (id_t)runner->pidfds[rank], &ended, WEXITED | WNOHANG | WNOWAIT);
+    }
+    return ended;
+}
+
+/* Looks at all ranks, ended or not, for the one nearest to the cause. */
+static struct failed find_cause(const struct runner *runner)
+{
+    struct failed cause = {0};
+
+    for (uint32_t i = 0; i < runner->options->ranks; i++) {
+        siginfo_t ended = end_of(runner, i);
+        int near = nearness(&runner->run.shared->ranks[i], &ended);
+        if (near > cause.nearness) {
+            cause = (struct failed){.rank = i, .nearness = near, .ended = ended};
+        }
+    }
+    return cause;
+}
+
+/* Waits until one more process of the run ends; false: none does until then, or none is left. */
+static bool await_another_end(const struct runner *runner, double deadline)
+{
+    int left_ms = (int)((deadline - shared_now()) * 1000);
+    struct pollfd *fds = calloc(runner->options->ranks + 1, sizeof(*fds));
+    nfds_t count = 0;
+    bool more = false;
+
+    if (fds != NULL && runner->daemon.pid > 0) {
+        fds[count++] = (struct pollfd){.fd = runner->daemon.pidfd, .events = POLLIN};
+    }
+    for (uint32_t i = 0; fds != NULL && i < runner->options->ranks; i++) {
+        if (runner->pids[i] > 0 && end_of(runner, i).si_pid == 0) {
+            fds[count++] = (struct pollfd){.fd = runner->pidfds[i], .events = POLLIN};
+        }
+    }
+    if (count > 0 && left_ms > 0) {
+        more = poll(fds, count, left_ms) > 0;
+    }
+    free(fds);
+    return more;
+}
+
+static bool daemon_died(const struct runner *runner)
 {
     struct pollfd ended = {.fd = runner->daemon.pidfd, .events = POLLIN};
 
-    return runner->daemon.pid > 0 && poll(&ended, 1, patience_ms) > 0;
+    return runner->daemon.pid > 0 && poll(&ended, 1, 0) > 0;
 }
 
-/* Looks at all ranks, ended or not, and tells of the one that failed first. */
+/*
+ * Tells of what failed first. While all that can be seen is ranks that were told of another's
+ * death, or lost the daemon, who died is about to be seen.
+ */
 static int explain(struct runner *runner)
 {
-    uint32_t worst = 0;
-    siginfo_t worst_ended = {0};
-    int worst_nearness = 0;
+    double deadline = shared_now() + DEATH_SECONDS;
+    struct failed cause = find_cause(runner);
 
-    for (uint32_t i = 0; i < runner->options->ranks; i++) {
-        siginfo_t ended = {0};
-        int near;
-        if (runner->pids[i] > 0) {
-            waitid(P_PIDFD, (id_t)runner->pidfds[i], &ended, WEXITED | WNOHANG | WNOWAIT);
-        }
-        near = nearness(&runner->run.shared->ranks[i], &ended);
-        if (near > worst_nearness) {
-            worst = i;
-            worst_nearness = near;
-            worst_ended = ended;
-        }
+    while (cause.nearness == 1 && !daemon_died(runner) && await_another_end(runner, deadline)) {
+        cause = find_cause(runner);
     }
-    if (worst_nearness == 1 && daemon_died(runner, HANG_UP_MILLISECONDS)) {
+    if (cause.nearness == 1 && daemon_died(runner)) {
         return daemon_explain(&runner->daemon, &runner->outcome->error);
     }
-    return explain_rank(runner, worst, &worst_ended);
+    return explain_rank(runner, cause.rank, &cause.ended);
 }
 
 /* Takes leave of a rank that has ended; -1 if it did not end well. */

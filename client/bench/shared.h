@@ -17,7 +17,10 @@
 /* The parts of a step that are timed, in seconds of each rank. */
 enum shared_time {
     TIME_CHANGE, /* the bench's own: not a phase of the product */
-    TIME_MEMCPY, /* the yardstick */
+    /* The yardstick, on the clock that all share: where ranks must take turns on few CPUs, their
+       own durations do not tell how long all of them took. */
+    TIME_MEMCPY_BEGIN,
+    TIME_MEMCPY_END,
     TIME_PRECOMPUTE,
     TIME_SEND,        /* f8_pre_gather and f8_gather, until sent */
     TIME_POST_GATHER, /* waiting */

@@ -4,6 +4,7 @@
  */
 #include "summary.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* The bytes that a phase moves. */
@@ -79,6 +80,25 @@ static double copied_bytes(const struct shared *shared)
     return bytes;
 }
 
+/* From the first rank's begin of its plain copy to the last one's end. */
+static double copy_seconds(struct shared *shared, uint32_t step)
+{
+    double begin = *shared_time_of(shared, step, 0, TIME_MEMCPY_BEGIN);
+    double end = *shared_time_of(shared, step, 0, TIME_MEMCPY_END);
+
+    for (uint32_t rank = 1; rank < shared->num_ranks; rank++) {
+        begin = fmin(begin, *shared_time_of(shared, step, rank, TIME_MEMCPY_BEGIN));
+        end = fmax(end, *shared_time_of(shared, step, rank, TIME_MEMCPY_END));
+    }
+    return end - begin;
+}
+
+/* Bytes a second; 0 where nothing was moved, or the clock did not see it. */
+static double rate(double bytes, double seconds)
+{
+    return seconds > 0 ? bytes / seconds : 0;
+}
+
 static uint64_t dynamic_bytes(const struct model *model)
 {
     uint64_t bytes = 0;
@@ -99,9 +119,16 @@ static double ratio(
     double copied = copied_bytes(shared);
 
     for (uint32_t step = 0; step < steps; step++) {
-        double phase = bytes / slowest(shared, step, times);
-        double plain = copied / slowest(shared, step, BIT(TIME_MEMCPY));
-        values[step] = phase / plain;
+        double plain = rate(copied, copy_seconds(shared, step));
+        values[step] = rate(rate(bytes, slowest(shared, step, times)), plain);
+    }
+    return median(values, steps);
+}
+
+static double median_copy_rate(struct shared *shared, uint32_t steps, double *values)
+{
+    for (uint32_t step = 0; step < steps; step++) {
+        values[step] = rate(copied_bytes(shared), copy_seconds(shared, step));
     }
     return median(values, steps);
 }
@@ -114,8 +141,7 @@ static void make_phases(const struct options *options, const struct model *model
         [BYTES_DYNAMIC] = (double)dynamic_bytes(model),
         [BYTES_GATHER] = (double)(summary->source_bytes + summary->wire_bytes)};
 
-    summary->memcpy_gbps =
-        copied_bytes(shared) / median_of(shared, steps, BIT(TIME_MEMCPY), values) * 1e-9;
+    summary->memcpy_gbps = median_copy_rate(shared, steps, values) * 1e-9;
     summary->change_s = median_of(shared, steps, BIT(TIME_CHANGE), values);
     for (uint32_t i = 0; i < SUMMARY_MAX_PHASES; i++) {
         struct summary_phase *phase = &summary->phases[summary->num_phases];
@@ -126,7 +152,7 @@ static void make_phases(const struct options *options, const struct model *model
         phase->name = phases[i].name;
         phase->median_s = median_of(shared, steps, phases[i].times, values);
         if (bytes > 0) {
-            phase->gbps = bytes / phase->median_s * 1e-9;
+            phase->gbps = rate(bytes, phase->median_s) * 1e-9;
             phase->memcpy_ratio = ratio(shared, steps, phases[i].times, bytes, values);
         }
         summary->num_phases++;

@@ -12,4 +12,12 @@ row_fn kernel_cast_row;
 row_fn kernel_pattern_row;
 row_fn kernel_fsdp_row;
 
+/*
+ * daemon_cases.c: what the rows want of a real daemon, added to row->tensors. daemon_run.c does it
+ * once the index has been read: one count a tensor and run.
+ */
+row_fn daemon_cast_row;
+row_fn daemon_pattern_row;
+row_fn daemon_fsdp_row;
+
 #endif

@@ -75,13 +75,13 @@ static bool check_facts(const struct row *row, const struct f8k_ops *ops,
 }
 
 /* src_dtype kind fp8 count amax scale precompute_scale input output */
-void kernel_cast_row(const struct row *row)
+bool kernel_cast_row(const struct row *row)
 {
     struct f8k_cast cast = {0};
     struct cast_facts facts = {0};
     if (!row_dtype(row, 0, &cast.dtype) || !row_format(row, 2, &cast.format) ||
         !row_size(row, 3, (size_t)1 << 40, &cast.count) || !parse_facts(row, &facts))
-        return;
+        return false;
     uint8_t *input = row_file_of(row, 7, cast.count * f8k_dtype_size(cast.dtype));
     uint8_t *output = input ? row_file_of(row, 8, cast.count) : NULL;
     cast.src = input;
@@ -91,19 +91,20 @@ void kernel_cast_row(const struct row *row)
             check_cast(row, f8k_variant(i), cast, output);
     free(input);
     free(output);
+    return output != NULL;
 }
 
 /* src_dtype fp8 scale output */
-void kernel_pattern_row(const struct row *row)
+bool kernel_pattern_row(const struct row *row)
 {
     struct f8k_cast cast = {.count = 65536};
     uint32_t scale;
     if (!row_dtype(row, 0, &cast.dtype) || !row_format(row, 1, &cast.format) ||
         !row_bits(row, 2, &scale))
-        return;
+        return false;
     if (f8k_dtype_size(cast.dtype) != sizeof(uint16_t)) {
         row_fail(row, "'%s' has more than 65536 patterns", row->column[0]);
-        return;
+        return false;
     }
     uint16_t *patterns = malloc(cast.count * sizeof(*patterns));
     uint8_t *output = row_file_of(row, 3, cast.count);
@@ -115,8 +116,10 @@ void kernel_pattern_row(const struct row *row)
     cast.scale = from_bits(scale);
     for (size_t i = 0; patterns && output && f8k_variant(i); i++)
         check_cast(row, f8k_variant(i), cast, output);
+    bool read = patterns && output;
     free(patterns);
     free(output);
+    return read;
 }
 
 /* What the ranks do, one after the other: amax of each shard, one maximum, a cast into each place.
@@ -148,11 +151,11 @@ static float gather(const struct f8k_ops *ops, const struct fsdp_case *fsdp, uin
 }
 
 /* world path rows cols src_dtype scale full_weight gathered */
-void kernel_fsdp_row(const struct row *row)
+bool kernel_fsdp_row(const struct row *row)
 {
     struct fsdp_case fsdp;
     if (!fsdp_case_read(row, &fsdp))
-        return;
+        return false;
     for (size_t i = 0; f8k_variant(i); i++) {
         uint8_t *gathered = calloc(fsdp.chunk_rows * fsdp.world * fsdp.cols + 1, 1);
         if (gathered) {
@@ -164,4 +167,5 @@ void kernel_fsdp_row(const struct row *row)
         free(gathered);
     }
     fsdp_case_done(&fsdp);
+    return true;
 }

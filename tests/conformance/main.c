@@ -5,6 +5,7 @@
  * file knows which cases belong to which index; the cases are in *_cases.c.
  */
 #include "tests/conformance/cases.h"
+#include "tests/conformance/daemon_run.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -24,29 +25,40 @@ struct kind {
 };
 
 static const struct kind kinds[] = {
-    {"cast.tsv", 9, {kernel_cast_row}, NULL},
-    {"pattern.tsv", 4, {kernel_pattern_row}, NULL},
-    {"fsdp_*.tsv", 8, {kernel_fsdp_row}, NULL},
+    {"cast.tsv", 9, {kernel_cast_row, daemon_cast_row}, NULL},
+    {"pattern.tsv", 4, {kernel_pattern_row, daemon_pattern_row}, NULL},
+    {"fsdp_*.tsv", 8, {kernel_fsdp_row, daemon_fsdp_row}, NULL},
     {"delayed.tsv", 9, {NULL}, "delayed scaling is not run yet"},
 };
 
+/* All rows of an index, each alone; then what they want of a daemon, together. */
+static void run_rows(const struct row *index, const struct kind *kind)
+{
+    struct tally before = *index->tally;
+    struct tensors tensors = {0};
+    struct row row = *index;
+    row.tensors = &tensors;
+    each_row(&row, kind->columns, kind->runs);
+    daemon_run(&row);
+    tensors_done(&tensors);
+    printf("%s: %lu passed, %lu failed\n", row.file, row.tally->passed - before.passed,
+        row.tally->failed - before.failed);
+}
+
 static void run_index(const char *dir, const char *file, struct tally *tally)
 {
+    struct row index = {.dir = dir, .file = file, .tally = tally};
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (fnmatch(kinds[i].pattern, file, 0) != 0)
             continue;
-        struct tally before = *tally;
-        if (kinds[i].runs[0]) {
-            each_row(dir, file, kinds[i].columns, kinds[i].runs, tally);
-            printf("%s: %lu passed, %lu failed\n", file, tally->passed - before.passed,
-                tally->failed - before.failed);
-        } else {
+        if (kinds[i].runs[0])
+            run_rows(&index, &kinds[i]);
+        else
             printf("%s: skipped, %s\n", file, kinds[i].skipped);
-        }
         return;
     }
-    struct row row = {.dir = dir, .file = file, .tally = tally};
-    row_fail(&row, "no cases are known for an index of this name; rename it or update conformance");
+    row_fail(
+        &index, "no cases are known for an index of this name; rename it or update conformance");
 }
 
 static int is_index(const struct dirent *entry)

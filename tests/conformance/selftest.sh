@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # selftest.sh CONFORMANCE VECTORS: each way of damaging a directory of vectors must make conformance
-# fail with exit status 1, name the file (and the line where there is one), and not crash. Uneven
-# shards, which the recorded vectors lack, must pass.
+# fail with exit status 1, name the file (and the line where there is one), and not crash; and so
+# must a daemon that is missing or ends at once. Uneven shards, which the recorded vectors lack,
+# must pass.
 set -eu
 conformance=$1
 vectors=$2
@@ -11,10 +12,16 @@ trap 'rm -rf "$work"' EXIT
 dir=$work/vectors
 status=0
 
+# fresh INDEX...: a copy of the vectors with only these indexes in it.
 fresh() {
     rm -rf "$dir"
     cp -R "$vectors" "$dir"
     chmod -R u+w "$dir"
+    rm "$dir"/*.tsv
+    for index in "$@"; do
+        cp "$vectors/$index" "$dir"
+    done
+    chmod u+w "$dir"/*
 }
 
 # expect NAME FAILURES TEXT: runs on $dir; FAILURES is a pattern for the last line's count.
@@ -39,64 +46,83 @@ flip() {
     printf "\\$(printf %03o $((byte ^ 1)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
 }
 
-fresh
+fresh cast.tsv
 flip "$dir/cast_f32_normal.e4m3fn" 1002
 expect "one damaged byte of a cast" '[1-9][0-9]*' "cast.tsv:2: ref: byte 1002 is"
 
-fresh
+fresh pattern.tsv
 flip "$dir/pattern_bf16_2.e5m2" 16000
 expect "one damaged byte of a pattern file" '[1-9][0-9]*' "byte 16000 is"
 
-fresh
+fresh fsdp_w4.tsv
 flip "$dir/fsdp_w4_dyn_1.e4m3fn" 100
 expect "one damaged byte of a gathered weight" '[1-9][0-9]*' "fsdp_w4.tsv:7: ref: byte 100 of"
 
-fresh
+fresh fsdp_w2.tsv
 flip "$dir/fsdp_w2_pre_0.in" 7
 expect "one damaged weight" '[1-9][0-9]*' "fsdp_w2.tsv:2: "
 
-fresh
+fresh cast.tsv
 sed -i 's/43038a3d/43038a3e/' "$dir/cast.tsv"
 expect "a wrong scale" '[1-9][0-9]*' "scale 43038a3d, want 43038a3e"
 
-fresh
+fresh fsdp_w2.tsv
+flip "$dir/fsdp_w2_dyn_2.e4m3fn" 255
+expect "a wrong gather by the daemon" '[1-9][0-9]*' \
+    "daemon, 2 ranks, 2 slots, rank 0, 'fsdp_w2.tsv:8 dynamic [32, 8]': byte 255 is"
+
+fresh fsdp_w4.tsv
+sed -i '/precompute/s/45fdcf91/45fdcf92/' "$dir/fsdp_w4.tsv"
+expect "a wrong scale by the daemon" '[1-9][0-9]*' "'fsdp_w4.tsv:2 precompute [16, 16]': scale"
+
+fresh pattern.tsv
+sed -i 's/43233859/7f800000/' "$dir/pattern.tsv"
+expect "what the daemon refuses" '[1-9][0-9]*' "rank 0: f8_register: "
+
+fresh fsdp_w2.tsv
+printf '65\tdynamic\t4\t4\tf32\t3f800000\tw.in\tw.e5m2\n' >>"$dir/fsdp_w2.tsv"
+head -c 64 /dev/zero >"$dir/w.in"
+head -c 16 /dev/zero >"$dir/w.e5m2"
+expect "more ranks than can be started" '[1-9][0-9]*' "fsdp_w2.tsv:10: 65 ranks are too many"
+
+fresh cast.tsv
 rm "$dir/cast_bf16_tiny.in"
 expect "a missing file" '[1-9][0-9]*' "cannot open 'cast_bf16_tiny.in': No such file"
 
-fresh
+fresh fsdp_w2.tsv
 printf x >>"$dir/fsdp_w2_pre_3.e4m3fn"
 expect "a file that is too long" 1 "'fsdp_w2_pre_3.e4m3fn' has 3073 bytes"
 
-fresh
+fresh pattern.tsv
 printf 'bf16\te4m3fn\n' >>"$dir/pattern.tsv"
 expect "a row that is too short" 1 "pattern.tsv:18: the row has 2 columns"
 
-fresh
+fresh fsdp_w2.tsv
 printf '0\tdynamic\t99999999999999999999\t-1\tf32\t0\tx\ty\n' >>"$dir/fsdp_w2.tsv"
 expect "numbers out of range" 1 "fsdp_w2.tsv:10: '99999999999999999999' is not a number"
 
-fresh
+fresh fsdp_w2.tsv
 printf '0\tdynamic\t4\t4\tf32\t00000000\tfsdp_w2_dyn_0.in\tx.e5m2\n' >>"$dir/fsdp_w2.tsv"
 expect "a world without ranks" 1 "fsdp_w2.tsv:10: a world of 0 ranks"
 
-fresh
+fresh pattern.tsv
 printf 'f64\te4m3fn\t3f800000\tx\nbf16\te3m4\t3f800000\tx\n' >>"$dir/pattern.tsv"
 printf 'bf16\te5m2\t3f8\tx\n' >>"$dir/pattern.tsv"
 expect "unknown words" 3 "'f64' is no source type"
 
-fresh
+fresh pattern.tsv
 printf 'bf16\te5m2\t3f800000\t../vectors/pattern_bf16_0.e5m2\n' >>"$dir/pattern.tsv"
 expect "a path out of the directory" 1 "is not the name of a file"
 
-fresh
+fresh fsdp_w2.tsv
 printf '# empty\n' >"$dir/unknown.tsv"
 expect "an index of an unknown name" 1 "unknown.tsv: no cases are known"
 
-fresh
+fresh pattern.tsv
 printf '# empty\n' >"$dir/pattern.tsv"
 expect "an index without rows" 1 "pattern.tsv: the index has no rows"
 
-fresh
+fresh pattern.tsv
 printf 'a\0b\n' >"$dir/pattern.tsv"
 expect "a binary index" 1 "pattern.tsv: the index contains a NUL byte"
 
@@ -117,6 +143,18 @@ else
 fi
 flip "$dir/padded.e4m3fn" 7
 expect "padding that is not zero" '[1-9][0-9]*' "fsdp_uneven.tsv:2: ref: byte 7 of"
+
+# The program looks for its daemon beside itself: a copy of it elsewhere can be given any.
+fresh fsdp_w2.tsv fsdp_w4.tsv
+mkdir "$work/alone"
+cp "$conformance" "$work/alone/conformance"
+original=$conformance
+conformance=$work/alone/conformance
+expect "no daemon" 2 "fsdp_w2.tsv: no daemon to start: $work/alone/f8gatherd: No such file"
+printf '#!/bin/sh\necho broken >&2\nexit 3\n' >"$work/alone/f8gatherd"
+chmod +x "$work/alone/f8gatherd"
+expect "a daemon that ends at once" 2 "ended with status 3; the end of its log:"
+conformance=$original
 
 rm -rf "$dir"
 mkdir "$dir"

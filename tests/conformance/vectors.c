@@ -75,12 +75,20 @@ static bool split_columns(struct row *row, char *line, size_t columns)
     return count == columns;
 }
 
-void each_row(
-    const char *dir, const char *file, size_t columns, row_fn *const *runs, struct tally *tally)
+/* The cases of one line. */
+static void run_row(struct row *row, char *line, size_t columns, row_fn *const *runs)
 {
-    struct row row = {.dir = dir, .file = file, .tally = tally};
+    if (!split_columns(row, line, columns))
+        return;
+    for (size_t i = 0; runs[i] && runs[i](row);)
+        i++;
+}
+
+void each_row(const struct row *index, size_t columns, row_fn *const *runs)
+{
+    struct row row = *index;
     size_t size = 0, rows = 0;
-    char *text = (char *)read_file(&row, file, &size);
+    char *text = (char *)read_file(&row, row.file, &size);
     if (!text)
         return;
     char *rest = text;
@@ -95,10 +103,7 @@ void each_row(
         if (*line == '#' || *line == '\0')
             continue;
         rows++;
-        if (!split_columns(&row, line, columns))
-            continue;
-        for (size_t i = 0; runs[i]; i++)
-            runs[i](&row);
+        run_row(&row, line, columns, runs);
     }
     if (rows == 0) {
         row.line = 0;

@@ -20,17 +20,20 @@ struct tally {
 struct row {
     const char *dir;           /* borrowed: from the command line */
     const char *file;          /* borrowed: from the caller of each_row() */
-    unsigned long line;        /* from 1 */
+    unsigned long line;        /* from 1; 0: the index as a whole */
     char *column[MAX_COLUMNS]; /* borrowed: from each_row(), while its callback runs */
     struct tally *tally;       /* borrowed: from main */
+    struct tensors *tensors;   /* borrowed: from main: what the rows want of the daemon */
 };
 
-typedef void row_fn(const struct row *row);
+/* A case; false: the row cannot be read, which is counted, and the cases after it are pointless. */
+typedef bool row_fn(const struct row *row);
 
-/* Calls each `run` (an array that ends with NULL) for every row; rows must have `columns` columns.
+/*
+ * Calls each `run` (an array that ends with NULL) for every row of `index` (dir, file, tally and
+ * tensors are set); rows must have `columns` columns.
  */
-void each_row(
-    const char *dir, const char *file, size_t columns, row_fn *const *runs, struct tally *tally);
+void each_row(const struct row *index, size_t columns, row_fn *const *runs);
 
 /* One more case that passed; one more that failed, with the reason, on stdout. */
 void row_pass(const struct row *row);

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Starts a private daemon for an index, forks the ranks of each run, and turns what they found
+ * into counts. Called by main.c; single-threaded, as fork wants it. Ranks die with this process,
+ * and a collective that hangs ends by its deadline, so that nothing is waited for without end.
+ */
+#include "tests/conformance/daemon_run.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client/bench/daemon.h"
+
+/* Where the daemon is, seen from the folder of this program. */
+static const char *const places[] = {"../bin/f8gatherd", "f8gatherd"};
+
+static bool start(const struct row *index, struct daemon *ret_daemon)
+{
+    struct bench_error error = {.text = "cannot tell where this program lies"};
+    char program[PATH_MAX] = "";
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+        if (daemon_beside(places[i], program, sizeof(program)) == 0 && access(program, X_OK) == 0)
+            break;
+    if (program[0] != '\0' && daemon_start(program, -1, ret_daemon, &error) == 0)
+        return true;
+    row_fail(index, "%s", error.text);
+    return false;
+}
+
+static void stop(const struct row *index, struct daemon *daemon)
+{
+    struct bench_error error;
+    if (daemon_stop(daemon, &error) != 0)
+        row_fail(index, "%s", error.text);
+}
+
+static void start_ranks(const struct daemon_run *run, pid_t *pids)
+{
+    pid_t parent = getpid();
+    (void)fflush(NULL);
+    for (uint32_t r = 0; r < run->world; r++) {
+        pids[r] = fork();
+        if (pids[r] != 0)
+            continue;
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        _exit(getppid() == parent ? rank_run(run, r) : EXIT_FAILURE);
+    }
+}
+
+/* Waits for all; who ended in a way of which it could not tell itself is told of. */
+static void await_ranks(const struct daemon_run *run, const pid_t *pids)
+{
+    for (uint32_t r = 0; r < run->world; r++) {
+        struct excuse *excuse = &run->excuses[r];
+        int status = 0;
+        if (pids[r] < 0 || waitpid(pids[r], &status, 0) != pids[r])
+            (void)snprintf(excuse->text, sizeof(excuse->text), "cannot be started");
+        else if (WIFSIGNALED(status))
+            (void)snprintf(
+                excuse->text, sizeof(excuse->text), "was ended by signal %d", WTERMSIG(status));
+        else if (status != 0 && excuse->text[0] == '\0')
+            (void)snprintf(
+                excuse->text, sizeof(excuse->text), "ended with status %d", WEXITSTATUS(status));
+    }
+}
+
+/*
+ * One count for a tensor: every rank must have found it right. What a rank did not come to because
+ * it could not go on is told once, as its excuse, not for each tensor.
+ */
+static void count_tensor(const struct daemon_run *run, size_t t)
+{
+    const struct row *row = &run->tensors[t]->row;
+    for (uint32_t r = 0; r < run->world; r++) {
+        const struct verdict *verdict = &run->verdicts[r * run->count + t];
+        if (verdict->compared && verdict->wrong[0] == '\0')
+            continue;
+        if (!verdict->compared && run->excuses[r].text[0] != '\0')
+            return;
+        row_fail(row, "daemon, %u ranks, %u slots, rank %u, '%s': %s", run->world, run->slots, r,
+            run->tensors[t]->name, verdict->compared ? verdict->wrong : "was not gathered");
+        return;
+    }
+    row_pass(row);
+}
+
+static void count_run(const struct row *index, const struct daemon_run *run)
+{
+    for (size_t t = 0; t < run->count; t++)
+        count_tensor(run, t);
+    for (uint32_t r = 0; r < run->world; r++)
+        if (run->excuses[r].text[0] != '\0')
+            row_fail(index, "daemon, %u ranks, %u slots: rank %u: %s", run->world, run->slots, r,
+                run->excuses[r].text);
+}
+
+static void run_ranks(const struct row *index, struct daemon_run *run)
+{
+    size_t verdicts = run->world * run->count * sizeof(*run->verdicts);
+    size_t size = verdicts + run->world * sizeof(*run->excuses);
+    pid_t *pids = calloc(run->world, sizeof(*pids));
+    uint8_t *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (pids && map != MAP_FAILED) {
+        run->verdicts = (struct verdict *)(void *)map;
+        run->excuses = (struct excuse *)(void *)(map + verdicts);
+        start_ranks(run, pids);
+        await_ranks(run, pids);
+        count_run(index, run);
+    } else {
+        row_fail(index, "no memory for a run of %u ranks", run->world);
+    }
+    if (map != MAP_FAILED)
+        (void)munmap(map, size);
+    free(pids);
+}
+
+/* The tensors of a world size, those by precompute last, once with each kind of places. */
+static void run_world(const struct row *index, const struct daemon *daemon, uint32_t world)
+{
+    const struct tensors *all = index->tensors;
+    struct daemon_run run = {.socket = daemon->socket, .world = world};
+    run.tensors = calloc(all->count, sizeof(*run.tensors));
+    if (!run.tensors)
+        row_fail(index, "no memory for a list of %zu tensors", all->count);
+    for (int precompute = 0; run.tensors && precompute < 2; precompute++)
+        for (size_t i = 0; i < all->count; i++)
+            if (all->items[i].world == world && all->items[i].precompute == (precompute == 1))
+                run.tensors[run.count++] = &all->items[i];
+    for (run.slots = 0; run.count > 0 && run.slots <= 2; run.slots += 2) {
+        (void)snprintf(run.job, sizeof(run.job), "conformance-%u-%u", world, run.slots);
+        run_ranks(index, &run);
+    }
+    free(run.tensors);
+}
+
+/* Whether a tensor is the first of its world size. */
+static bool opens_world(const struct tensors *tensors, size_t i)
+{
+    for (size_t before = 0; before < i; before++)
+        if (tensors->items[before].world == tensors->items[i].world)
+            return false;
+    return true;
+}
+
+void daemon_run(const struct row *index)
+{
+    const struct tensors *tensors = index->tensors;
+    struct daemon daemon = DAEMON_NONE;
+    if (tensors->count == 0 || !start(index, &daemon))
+        return;
+    for (size_t i = 0; i < tensors->count; i++)
+        if (opens_world(tensors, i))
+            run_world(index, &daemon, tensors->items[i].world);
+    stop(index, &daemon);
+}

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+# The daemon's rooms, each alone, and the session over real rooms without a socket.
+foreach(suite protocol names weights weights_compare scaling registry outq unpack config peer
+        listener conn)
+    f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS f8daemon)
+endforeach()
+
+# Sessions without a socket: the fixture turns the loop.
+add_library(rooms STATIC lib/rooms.c lib/rooms_ask.c)
+target_link_libraries(rooms PUBLIC f8daemon PkgConfig::CHECK)
+
+foreach(suite session session_groups session_run inspect)
+    f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS rooms kernel_support)
+endforeach()
+
+# Scripts of packets that may be anything, the same ones every time; and, with -DF8_FUZZ=ON and
+# clang, for libFuzzer: build/bin/fuzz_seed > corpus/run; build/bin/fuzz_session corpus
+set(FUZZ_SOURCES fuzz/session_fuzz.c fuzz/turn_backend.c fuzz/whole_run.c)
+f8_add_test(test_session_fuzz LABEL daemon SOURCES fuzz/test_session_fuzz.c ${FUZZ_SOURCES}
+    LIBS f8daemon kernel_support)
+if(F8_SANITIZE)
+    target_compile_definitions(test_session_fuzz PRIVATE FUZZ_RUNS=600)
+endif()
+option(F8_FUZZ "Build the libFuzzer target (clang only)" OFF)
+if(F8_FUZZ)
+    if(NOT CMAKE_C_COMPILER_ID MATCHES Clang)
+        message(FATAL_ERROR "F8_FUZZ needs clang: libFuzzer is its own")
+    endif()
+    add_executable(fuzz_seed fuzz/seed.c fuzz/whole_run.c)
+    target_link_libraries(fuzz_seed PRIVATE f8proto)
+    add_executable(fuzz_session fuzz/libfuzzer.c ${FUZZ_SOURCES})
+    target_link_libraries(fuzz_session PRIVATE f8daemon)
+    target_compile_options(f8daemon PRIVATE -fsanitize=fuzzer-no-link)
+    target_link_options(fuzz_session PRIVATE -fsanitize=fuzzer)
+endif()
+
+# Allocations that fail: the daemon's sources once more, with other names for malloc.
+get_target_property(DAEMON_SOURCES f8daemon SOURCES)
+get_target_property(DAEMON_DIR f8daemon SOURCE_DIR)
+list(TRANSFORM DAEMON_SOURCES PREPEND ${DAEMON_DIR}/)
+add_library(f8daemon_failing STATIC ${DAEMON_SOURCES})
+target_compile_options(f8daemon_failing PRIVATE
+    -include ${CMAKE_CURRENT_SOURCE_DIR}/lib/fail_alloc_names.h)
+target_link_libraries(f8daemon_failing PUBLIC f8proto f8kernels PkgConfig::UV Threads::Threads)
+f8_add_test(test_fail_alloc LABEL daemon
+    SOURCES test_fail_alloc.c lib/fail_alloc.c lib/rooms.c lib/rooms_ask.c LIBS f8daemon_failing)

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+# f8bench and f8ctl as whole programs against real daemons.
+if(F8_SANITIZE) # each run of f8bench is several slow processes then: fewer runs, fewer steps
+    set(WAYS_STEP 5)
+    set(CHECKPOINT_STEPS 1)
+else()
+    set(WAYS_STEP 1)
+    set(CHECKPOINT_STEPS 3)
+endif()
+
+add_library(test_program STATIC lib/program.c)
+target_link_libraries(test_program PUBLIC test_daemon PkgConfig::JANSSON f8proto)
+
+foreach(suite test_bench test_bench_faults test_ctl_live)
+    f8_add_test(${suite} SOURCES system/${suite}.c LIBS test_program)
+    set_tests_properties(${suite} PROPERTIES LABELS "bench;system" TIMEOUT 300)
+endforeach()
+target_compile_definitions(test_bench PRIVATE WAYS_STEP=${WAYS_STEP})
+
+# The checker must not be able to share a defect with what it checks.
+add_test(NAME bench_links_no_kernels COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system/no_kernels.sh
+    ${CMAKE_NM} $<TARGET_FILE:f8bench> $<TARGET_FILE:f8gatherd>
+    ${CMAKE_SOURCE_DIR}/client)
+set_tests_properties(bench_links_no_kernels PROPERTIES LABELS bench)
+
+# A real checkpoint from the Python package index, loaded once for all presets.
+add_test(NAME checkpoint COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system/checkpoint.sh
+    $<TARGET_FILE:f8bench> ${CMAKE_SOURCE_DIR}/build/checkpoint ${CHECKPOINT_STEPS})
+set_tests_properties(checkpoint PROPERTIES LABELS "bench;system" TIMEOUT 600 SKIP_RETURN_CODE 77)

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * f8ctl against a real daemon while f8bench runs on it: every command as a table and as JSON,
+ * filters, names that are there and that are not, exit statuses, and no colour in a pipe.
+ */
+#include <check.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/program.h"
+#include "lib/test_daemon.h"
+
+#define RANKS 2
+
+static struct test_daemon server;
+static struct program bench;
+static pid_t ranks[RANKS];
+
+/* A run that goes on until the test ends it. */
+static void setup(void)
+{
+    test_daemon_start(&server, NULL);
+    program_start(&bench, F8_TEST_BENCH, NULL,
+        "run --model tiny --ranks 2 --steps 100000 --check 1000 --socket %s", server.socket);
+    (void)program_await_gathers(server.socket, RANKS, ranks);
+}
+
+static void teardown(void)
+{
+    ck_assert_int_eq(kill(bench.pid, SIGINT), 0);
+    program_expect(&bench, 130);
+    program_done(&bench);
+    test_daemon_stop(&server);
+}
+
+static void run_ctl(struct program *ctl, const char *arguments, int status)
+{
+    program_start(ctl, F8_TEST_CTL, NULL, "--socket %s %s", server.socket, arguments);
+    program_expect(ctl, status);
+    ck_assert_msg(strchr(ctl->out, '\033') == NULL, "colours in a pipe: %s", ctl->out);
+}
+
+/* Runs a command and looks for a text on the stream that its status calls for. */
+static void assert_says(const char *arguments, int status, const char *text)
+{
+    struct program ctl;
+    run_ctl(&ctl, arguments, status);
+    ck_assert_msg(
+        strstr(status == 0 ? ctl.out : ctl.err, text), "%s: %s%s", arguments, ctl.out, ctl.err);
+    ck_assert_str_eq(status == 0 ? ctl.err : ctl.out, "");
+    program_done(&ctl);
+}
+
+static const struct {
+    const char *arguments;
+    int status;
+    const char *text;
+} says[] = {
+    {"status", 0, "failed rounds"},
+    {"jobs", 0, "f8bench-"},
+    {"groups", 0, "sealed"},
+    {"weights", 0, "131x61"},
+    {"scales", 0, "0x"},
+    {"show layers.1.odd.weight", 0, "age in changes"},
+    {"rounds", 0, "MISSING RANKS"},
+    {"ping", 0, " answered in "},
+    {"version", 0, "f8gatherd " F8_VERSION},
+    {"--job f8bench-* groups", 0, "sealed"},
+    {"--job none-* jobs", 0, "(none)"},
+    {"--job none-* weights", 0, "(none)"},
+    {"--name nothing weights", 0, "(none)"},
+    {"--name d? groups", 0, "sealed"},
+    {"show layers.*", 1, "no weight is called layers.* at "},
+    {"show layers.1.od", 1, "no weight is called layers.1.od at "},
+    {"--job none show layers.1.odd.weight", 1, "in a job like none"},
+    {"show", 2, "show: a NAME is missing"},
+    {"groups dp", 2, "groups: takes no argument dp"},
+    {"--colour jobs", 2, "--colour: no such flag"},
+    {"--timeout 0 ping", 2, "--timeout 0: must be seconds"},
+    {"restart", 2, "no command is called restart"},
+};
+
+START_TEST(test_says)
+{
+    for (size_t i = 0; i < sizeof(says) / sizeof(says[0]); i++)
+        assert_says(says[i].arguments, says[i].status, says[i].text);
+}
+END_TEST
+
+/* The objects of a list. */
+static json_t *list_of(const char *arguments, const char *key, size_t count)
+{
+    json_t *list = program_ask_ctl(server.socket, arguments, key);
+    ck_assert_msg(json_is_array(list), "%s is no list", key);
+    ck_assert_msg(json_array_size(list) == count, "%s: %zu rows, want %zu", arguments,
+        json_array_size(list), count);
+    return list;
+}
+
+static json_int_t integer(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    ck_assert_msg(json_is_integer(value), "%s is no integer", key);
+    return json_integer_value(value);
+}
+
+static const char *string(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    ck_assert_msg(json_is_string(value), "%s is no string", key);
+    return json_string_value(value);
+}
+
+START_TEST(test_json_of_daemon)
+{
+    json_t *status = program_ask_ctl(server.socket, "status", "status");
+    ck_assert_int_eq(integer(status, "pid"), server.pid);
+    ck_assert_int_eq(integer(status, "jobs"), 1);
+    ck_assert_int_eq(integer(status, "groups"), 1);
+    ck_assert_int_eq(integer(status, "weights"), 12);
+    ck_assert_int_eq(integer(status, "failed_rounds"), 0);
+    ck_assert_str_eq(string(status, "socket"), server.socket);
+    ck_assert_str_eq(string(status, "backend"), "host");
+    json_decref(status);
+    json_t *ping = program_ask_ctl(server.socket, "ping", "ping");
+    ck_assert(json_number_value(json_object_get(ping, "round_trip_us")) > 0);
+    json_decref(ping);
+    json_t *version = program_ask_ctl(server.socket, "version", "version");
+    ck_assert_str_eq(string(version, "f8ctl"), F8_VERSION);
+    ck_assert_str_eq(string(version, "f8gatherd"), F8_VERSION);
+    json_decref(version);
+    json_decref(list_of("jobs", "jobs", 1));
+    json_t *rounds = program_ask_ctl(server.socket, "rounds", "rounds");
+    ck_assert(json_is_array(rounds)); /* empty between two rounds */
+    json_decref(rounds);
+}
+END_TEST
+
+START_TEST(test_json_of_group)
+{
+    json_t *groups = list_of("groups", "groups", 1);
+    const json_t *group = json_array_get(groups, 0);
+    const json_t *pids = json_object_get(group, "pids");
+    ck_assert_str_eq(string(group, "name"), "dp");
+    ck_assert_str_eq(string(group, "state"), "sealed");
+    ck_assert_str_eq(string(group, "cause"), "");
+    ck_assert_int_eq(integer(group, "world_size"), RANKS);
+    ck_assert_int_eq(integer(group, "weights"), 12);
+    ck_assert_int_eq(integer(group, "buckets"), 4);
+    ck_assert_int_eq(integer(group, "float8_bytes"), 16172);
+    ck_assert_uint_eq(json_array_size(pids), RANKS);
+    for (size_t r = 0; r < RANKS; r++)
+        ck_assert_int_eq(json_integer_value(json_array_get(pids, r)), ranks[r]);
+    json_decref(groups);
+}
+END_TEST
+
+START_TEST(test_json_of_weights)
+{
+    json_t *all = list_of("weights", "weights", 12);
+    json_int_t float8 = 0;
+    for (size_t i = 0; i < 12; i++) {
+        const json_t *weight = json_array_get(all, i);
+        bool raw = strcmp(string(weight, "flavour"), "raw") == 0;
+        float8 += raw ? 0 : integer(weight, "bytes");
+        ck_assert_int_eq(json_is_null(json_object_get(weight, "scale")), raw);
+    }
+    ck_assert_int_eq(float8, 16172);
+    json_decref(all);
+    json_decref(list_of("--name layers.0.* weights", "weights", 6));
+    json_decref(list_of("--name *.weight scales", "scales", 10));
+    json_decref(list_of("--job f8bench-[!0-9]* weights", "weights", 0));
+    json_t *shown = list_of("show layers.0.uneven.weight", "weights", 1);
+    const json_t *weight = json_array_get(shown, 0);
+    ck_assert_str_eq(string(weight, "bucket"), "layers.0.attention");
+    ck_assert_str_eq(string(weight, "wire"), "e4m3fn");
+    ck_assert_int_eq(integer(weight, "bytes"), 35);
+    ck_assert_uint_eq(strlen(string(weight, "scale_bits")), 10);
+    ck_assert(json_number_value(json_object_get(weight, "scale")) > 0);
+    ck_assert_int_eq(integer(weight, "stale"), 0);
+    json_decref(shown);
+}
+END_TEST
+
+/* A rank that is gone is told by name in the group's cause, to whoever comes to look. */
+START_TEST(test_cause)
+{
+    char cause[96];
+    ck_assert_int_eq(kill(ranks[1], SIGKILL), 0);
+    program_expect(&bench, 1);
+    program_done(&bench);
+    test_daemon_await_log(&server, "rank 1");
+    json_t *groups = program_ask_ctl(server.socket, "groups", "groups");
+    const json_t *group = json_array_get(groups, 0);
+    if (group) { /* if it outlives its last rank, it is broken and says by whom */
+        (void)snprintf(cause, sizeof(cause), "rank 1 (pid %d)", (int)ranks[1]);
+        ck_assert_str_eq(string(group, "state"), "broken");
+        ck_assert_msg(strstr(string(group, "cause"), cause), "%s", string(group, "cause"));
+    }
+    json_decref(groups);
+    test_daemon_stop(&server);
+}
+END_TEST
+
+START_TEST(test_no_daemon)
+{
+    test_daemon_start(&server, NULL);
+    test_daemon_kill(&server);
+    assert_says("status", 3, server.socket);
+    assert_says("--json status", 3, "no daemon answers; tried ");
+    test_daemon_restart(&server, NULL);
+    assert_says("status", 0, server.socket);
+    test_daemon_stop(&server);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("ctl_live");
+    TCase *live = tcase_create("live");
+    tcase_set_timeout(live, 120);
+    tcase_add_checked_fixture(live, setup, teardown);
+    tcase_add_test(live, test_says);
+    tcase_add_test(live, test_json_of_daemon);
+    tcase_add_test(live, test_json_of_group);
+    tcase_add_test(live, test_json_of_weights);
+    suite_add_tcase(suite, live);
+    TCase *failing = tcase_create("failing");
+    tcase_set_timeout(failing, 120);
+    tcase_add_checked_fixture(failing, setup, NULL);
+    tcase_add_test(failing, test_cause);
+    suite_add_tcase(suite, failing);
+    TCase *absent = tcase_create("absent");
+    tcase_set_timeout(absent, 120);
+    tcase_add_test(absent, test_no_daemon);
+    suite_add_tcase(suite, absent);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
