@@ -8,7 +8,7 @@
 /* Bits of fp32 infinity: what is at or above is not finite. */
 #define INFINITE 0x7f800000u
 
-static void init(struct scaling *scaling, const struct weight *weight, uint32_t *history)
+void scaling_init(struct scaling *scaling, const struct weight *weight, uint32_t *history)
 {
     *scaling = (struct scaling){.delayed.history = history};
     if (weight->flavour == F8_PROTO_DELAYED) {
@@ -31,7 +31,7 @@ struct scaling *scaling_new(const struct weight_list *list)
         return NULL;
     uint32_t *history = (uint32_t *)(scalings + list->num_weights);
     for (uint32_t w = 0; w < list->num_weights; w++) {
-        init(&scalings[w], &list->weights[w], history);
+        scaling_init(&scalings[w], &list->weights[w], history);
         history += list->weights[w].history_length;
     }
     return scalings;

@@ -39,6 +39,9 @@ struct scaling {
     bool ready; /* the next cast takes `scale` as it is: static, precomputed, or initialised */
 };
 
+/* The state of a weight that was never gathered; `history` has room for its history_length. */
+void scaling_init(struct scaling *scaling, const struct weight *weight, uint32_t *history);
+
 /*
  * The states of a list's weights, none of which was gathered yet; NULL if memory is short. One
  * block, histories and all: ended with free().

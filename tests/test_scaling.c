@@ -33,7 +33,7 @@ static uint32_t bits(float value)
 START_TEST(nothing_is_known_at_first)
 {
     struct scaling scaling;
-    scaling_init(&scaling, &dynamic);
+    scaling_init(&scaling, &dynamic, NULL);
     ck_assert(!scaling.ready && !scaling.amax_seen && !scaling.scale_seen);
     ck_assert_uint_eq(scaling.gathers, 0);
 }
@@ -42,7 +42,7 @@ END_TEST
 START_TEST(static_scale_is_always_ready)
 {
     struct scaling scaling;
-    scaling_init(&scaling, &fixed);
+    scaling_init(&scaling, &fixed, NULL);
     ck_assert(scaling.ready && scaling.scale_seen && !scaling.amax_seen);
     ck_assert_float_eq(scaling.scale, 1.5f);
     scaling_gathered(&scaling, 7, &none);
@@ -58,7 +58,7 @@ END_TEST
 START_TEST(precomputed_scale_is_used_until_the_next_generation)
 {
     struct scaling scaling;
-    scaling_init(&scaling, &dynamic);
+    scaling_init(&scaling, &dynamic, NULL);
     scaling_precomputed(&scaling, &dynamic, AMAX_TWO, 3);
     ck_assert(scaling.ready && scaling.amax_seen && scaling.scale_seen);
     ck_assert_float_eq(scaling.scale, 224.0f);
@@ -75,7 +75,7 @@ END_TEST
 START_TEST(in_gather_scale_is_for_one_gather)
 {
     struct scaling scaling;
-    scaling_init(&scaling, &dynamic);
+    scaling_init(&scaling, &dynamic, NULL);
     scaling_in_gather(&scaling, &dynamic, AMAX_TWO);
     ck_assert_float_eq(scaling.scale, 224.0f);
     ck_assert(!scaling.ready);
@@ -89,7 +89,7 @@ START_TEST(paths_are_the_right_ones)
 {
     struct scaling scaling;
     struct weight rounded = dynamic;
-    scaling_init(&scaling, &dynamic);
+    scaling_init(&scaling, &dynamic, NULL);
     scaling_precomputed(&scaling, &dynamic, AMAX_TINY, 0);
     ck_assert_uint_eq(bits(scaling.scale), TINY_AHEAD);
     scaling_in_gather(&scaling, &dynamic, AMAX_TINY);
@@ -103,7 +103,7 @@ END_TEST
 START_TEST(stale_gathers_are_counted)
 {
     struct scaling scaling;
-    scaling_init(&scaling, &dynamic);
+    scaling_init(&scaling, &dynamic, NULL);
     scaling_precomputed(&scaling, &dynamic, AMAX_TWO, 3);
     scaling_gathered(&scaling, 3, &none);
     ck_assert_uint_eq(scaling.stale, 0);
@@ -122,7 +122,7 @@ END_TEST
 START_TEST(first_known_version_makes_an_unknown_one_stale)
 {
     struct scaling scaling;
-    scaling_init(&scaling, &dynamic);
+    scaling_init(&scaling, &dynamic, NULL);
     scaling_precomputed(&scaling, &dynamic, AMAX_TWO, SCALING_VERSION_UNKNOWN);
     scaling_gathered(&scaling, SCALING_VERSION_UNKNOWN, &none);
     ck_assert_uint_eq(scaling.stale, 0);
@@ -134,7 +134,7 @@ END_TEST
 START_TEST(counts_add_up)
 {
     struct scaling scaling;
-    scaling_init(&scaling, &fixed);
+    scaling_init(&scaling, &fixed, NULL);
     scaling_gathered(&scaling, 0, &(struct f8k_counts){.saturated = 3, .nan = 1});
     scaling_next_generation(&scaling, &fixed);
     scaling_gathered(&scaling, 0, &(struct f8k_counts){.saturated = 4});

@@ -49,6 +49,7 @@ static const struct config small = {
     .threads = 2,
     .max_connections = 16,
     .max_jobs = 4,
+    .max_groups = 64,
     .max_regions = 4,
     .max_weights = 4096,
     .max_ranks = 8,
