@@ -39,7 +39,7 @@ struct scaling *scaling_new(const struct weight_list *list)
 
 void scaling_reset(struct scaling *scaling, const struct weight *weight)
 {
-    init(scaling, weight, scaling->delayed.history);
+    scaling_init(scaling, weight, scaling->delayed.history);
 }
 
 void scaling_next_generation(struct scaling *scaling, const struct weight *weight)

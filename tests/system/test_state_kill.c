@@ -172,6 +172,7 @@ static bool begin(struct rank *rank, uint64_t *ret_step)
     /* One more than known: the sync was kept, and its reply was not. */
     if (*ret_step != rank->reached && *ret_step != rank->reached + 1)
         give_up(rank, "the stored state is of another sync", F8_EMISMATCH);
+    rank->reached = *ret_step;
     return true;
 }
 
