@@ -171,8 +171,8 @@ static bool begin(struct rank *rank, uint64_t *ret_step)
         return false;
     /* One more than known: the sync was kept, and its reply was not. */
     if (*ret_step != rank->reached && *ret_step != rank->reached + 1) {
-        (void)fprintf(stderr, "rank %u was told of %llu syncs, %llu are stored\n",
-            rank->plan->rank, (unsigned long long)rank->reached, (unsigned long long)*ret_step);
+        (void)fprintf(stderr, "rank %u was told of %llu syncs, %llu are stored\n", rank->plan->rank,
+            (unsigned long long)rank->reached, (unsigned long long)*ret_step);
         _exit(1);
     }
     rank->reached = *ret_step;
