@@ -37,6 +37,7 @@ static const struct config config = {
     .socket = "/none/fuzz",
     .max_connections = 16,
     .max_jobs = 3,
+    .max_groups = 3,
     .max_regions = 4,
     .max_weights = 64,
     .max_ranks = 4,
