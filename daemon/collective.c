@@ -84,6 +84,9 @@ void collective_free(struct group *group)
     collective_drop_table(collective);
     collective_drop_earlies(collective);
     collective_drop_runs(collective);
+    if (group->stored)
+        state_release(group->stored);
+    group->stored = NULL;
     free(collective->rounds);
     free(collective->sealed);
     group->collective = NULL;
@@ -279,16 +282,17 @@ int collective_seal(
     struct member *member, uint64_t tag, const struct collective_seal *seal, struct reason *reason)
 {
     int status = check_member(member, GROUP_FORMING, reason);
-    if (status < 0)
-        return status;
-    if (round_asked(member->group->collective->rounds, member->rank, ROUND_SEAL))
-        return reason_set(reason, F8_EORDER, "rank %u has asked for the seal of group %s already",
+    if (status == F8_OK && round_asked(member->group->collective->rounds, member->rank, ROUND_SEAL))
+        status = reason_set(reason, F8_EORDER, "rank %u has asked for the seal of group %s already",
             member->rank, member->group->name);
-    status = check_slots(member, seal->slots, reason);
-    if (status < 0)
+    if (status == F8_OK)
+        status = check_slots(member, seal->options.slots, reason);
+    if (status < 0) {
+        free(seal->options.import);
         return status;
-    member->slots = seal->slots;
-    member->poison = seal->poison;
+    }
+    free(member->seal.import);
+    member->seal = seal->options;
     return ask(member,
         &(struct round_request){.tag = tag, .kind = ROUND_SEAL, .deadline_ms = seal->deadline_ms},
         reason);

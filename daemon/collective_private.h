@@ -161,6 +161,14 @@ bool collective_wants_amax(const struct collective *collective, uint32_t weight)
 /* collective_seal.c */
 int collective_start_seal(struct collective *collective);
 
+/*
+ * collective_state.c: whether the state that the seal asks for is there and fits; takes it, once
+ * all else is ready, and stores it as the group's; keeps what a sync or invalidate made of it.
+ */
+int collective_check_state(struct collective *collective, const struct weight_list *list);
+int collective_take_state(struct collective *collective);
+void collective_keep_state(struct group *group);
+
 /* collective_early.c */
 bool collective_prepare(void *context, uint32_t rank, uint32_t bucket, uint32_t place);
 void collective_cancel(void *context);

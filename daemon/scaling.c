@@ -37,6 +37,11 @@ struct scaling *scaling_new(const struct weight_list *list)
     return scalings;
 }
 
+void scaling_reset(struct scaling *scaling, const struct weight *weight)
+{
+    scaling_init(scaling, weight, scaling->delayed.history);
+}
+
 void scaling_next_generation(struct scaling *scaling, const struct weight *weight)
 {
     scaling->version = SCALING_VERSION_UNKNOWN;

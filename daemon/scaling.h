@@ -48,6 +48,9 @@ void scaling_init(struct scaling *scaling, const struct weight *weight, uint32_t
  */
 struct scaling *scaling_new(const struct weight_list *list);
 
+/* As scaling_new leaves it: a group that begins afresh. */
+void scaling_reset(struct scaling *scaling, const struct weight *weight);
+
 /* A new generation: what was precomputed from other ranks' values is not used again. */
 void scaling_next_generation(struct scaling *scaling, const struct weight *weight);
 

@@ -86,6 +86,11 @@ void fake_free(F8__Request *request);
 bool fake_reply(int fd, const F8__Reply *reply, int memfd);
 bool fake_reply_status(int fd, uint64_t id, int status, const char *text);
 bool fake_send_bytes(int fd, const void *bytes, size_t size);
+bool fake_send_packet(int fd, const void *bytes, size_t size, int memfd);
+
+/* The willing daemon's reply to a request, for scripts that spoil it; gives its size. */
+size_t fake_pack_answer(
+    struct fake_daemon *daemon, const F8__Request *request, uint8_t *packet, int *ret_memfd);
 
 /* Takes the Hello and answers it. */
 bool fake_hello(int fd);

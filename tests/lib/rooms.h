@@ -20,6 +20,7 @@ struct rooms {
     struct config config; /* may be changed before the first request */
     struct backend *backend;
     struct session_context context;
+    char directory[64]; /* where states would be; empty again when all groups are gone */
 };
 
 /* The status of making them: F8_ENOMEM if an allocation was made to fail; nothing is left then. */
