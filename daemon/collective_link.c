@@ -87,6 +87,19 @@ void collective_serve_events(struct collective_context *context)
     context->serving = false;
 }
 
+bool collective_hold(struct collective_context *context)
+{
+    bool held = context->serving;
+    context->serving = true;
+    return held;
+}
+
+void collective_let_go(struct collective_context *context, bool held)
+{
+    context->serving = held;
+    collective_serve_events(context);
+}
+
 /* Whether the member has an open collective in its amax group, which its gathers come after. */
 static bool is_fenced(const struct member *member)
 {
