@@ -330,12 +330,18 @@ int collective_of_group(struct member *member, enum round_kind kind, uint64_t ta
         &(struct round_request){.tag = tag, .kind = kind, .deadline_ms = deadline_ms}, reason);
 }
 
-/* Whether the group gathers at all, and can find its scales. */
-static int check_gathers(const struct group *group, struct reason *reason)
+/* An amax group of others has their weights and buckets in its list, and shards of none. */
+static int check_has_shards(const struct group *group, struct reason *reason)
 {
-    if (!group->arena)
-        return reason_set(reason, F8_EINVAL,
-            "group %s gathers nothing: it is the amax group of others", group->name);
+    if (group->arena)
+        return F8_OK;
+    return reason_set(reason, F8_EINVAL, "group %s gathers nothing: it is the amax group of others",
+        group->name);
+}
+
+/* Whether the group can find its scales. */
+static int check_scales(const struct group *group, struct reason *reason)
+{
     if (group->amax_group && !group->collective->entries)
         return reason_set(reason, F8_EORDER,
             "amax group %s, which weights of group %s name, is not sealed yet",
@@ -350,7 +356,9 @@ int collective_gather(struct member *member, uint64_t tag, uint32_t bucket, uint
     if (status == F8_OK)
         status = check_bucket(member, bucket, reason);
     if (status == F8_OK)
-        status = check_gathers(member->group, reason);
+        status = check_has_shards(member->group, reason);
+    if (status == F8_OK)
+        status = check_scales(member->group, reason);
     if (status < 0)
         return status;
     return ask(member,
@@ -364,6 +372,8 @@ int collective_pre_gather(struct member *member, uint32_t bucket, struct reason 
     int status = check_member(member, GROUP_SEALED, reason);
     if (status == F8_OK)
         status = check_bucket(member, bucket, reason);
+    if (status == F8_OK)
+        status = check_has_shards(member->group, reason);
     if (status < 0)
         return status;
     status = round_prepare(member->group->collective->rounds, member->rank, bucket);
@@ -441,6 +451,8 @@ static int check_weights(
     const struct member *member, uint32_t first, uint32_t count, struct reason *reason)
 {
     int status = check_member(member, GROUP_SEALED, reason);
+    if (status == F8_OK)
+        status = check_has_shards(member->group, reason);
     if (status < 0)
         return status;
     uint32_t num_weights = member->group->list->num_weights;
