@@ -104,8 +104,9 @@ static void warn_slow(struct collective *collective, const struct round_head *he
     char what[NAME_TEXT];
     collective_describe(group, head->run.kind, head->run.bucket, what, sizeof(what));
     if (head->complete)
-        log_warning("job %s, group %s: %s, collective %" PRIu64 ", waits for a free place",
-            group->job->name, group->name, what, head->run.number);
+        log_warning("job %s, group %s: %s, collective %" PRIu64 ", waits for %s", group->job->name,
+            group->name, what, head->run.number,
+            head->outside ? "the ranks of its amax group" : "a free place");
     for (uint32_t r = 0; r < group->world_size; r++)
         if (round_missing(collective->rounds, head->run.number, r))
             log_warning("job %s, group %s: %s, collective %" PRIu64 ", has waited for rank %u (pid "
