@@ -37,8 +37,7 @@ void collective_poke_sources(struct collective *collective)
         enqueue(s->collective);
 }
 
-static void break_later(
-    struct group *group, const struct group *first, int status, bool at_rest)
+static void break_later(struct group *group, const struct group *first, int status, bool at_rest)
 {
     struct collective *collective = group->collective;
     if (group->state == GROUP_BROKEN || collective->break_status < 0)

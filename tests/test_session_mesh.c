@@ -33,8 +33,8 @@ static void write_all(float factor)
 static void assert_scale(const char *group, const char *weight, uint32_t bits)
 {
     const F8__WeightInfo *info = mesh_weight(&mesh, group, weight);
-    ck_assert_msg(info->scale == bits, "%s of %s: scale %08x, not %08x", weight, group, info->scale,
-        bits);
+    ck_assert_msg(
+        info->scale == bits, "%s of %s: scale %08x, not %08x", weight, group, info->scale, bits);
 }
 
 static void assert_scales(const char *weight, float amax)
@@ -239,12 +239,11 @@ static void kill_rank_three(uint64_t *ids, const uint64_t *of_mesh)
         if (ids)
             client_refused(&mesh.clients[r], ids[r], F8_ERANKDEAD, "rank");
         if (of_mesh)
-            client_refused(
-                &mesh.clients[r], of_mesh[r], F8_ERANKDEAD, "rank 3 (pid 103) died");
+            client_refused(&mesh.clients[r], of_mesh[r], F8_ERANKDEAD, "rank 3 (pid 103) died");
     }
     for (uint32_t r = 0; r < 3; r++)
-        client_refused(&mesh.clients[r], ask_gather_b0(mesh_dp(&mesh, r)), F8_EBROKEN,
-            "(pid 103) died");
+        client_refused(
+            &mesh.clients[r], ask_gather_b0(mesh_dp(&mesh, r)), F8_EBROKEN, "(pid 103) died");
 }
 
 static void come_back(void)

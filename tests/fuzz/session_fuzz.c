@@ -103,8 +103,8 @@ static void open_states(struct stage *stage)
     (void)strcpy(stage->directory, "/tmp/f8fuzz-XXXXXX");
     check(mkdtemp(stage->directory) != NULL, "no directory");
     (void)snprintf(stage->config.socket, sizeof(stage->config.socket), "%s/s", stage->directory);
-    check(state_store_open(&stage->loop, &stage->config, &stage->context.collective.states,
-              &reason) == 0,
+    check(state_store_open(
+              &stage->loop, &stage->config, &stage->context.collective.states, &reason) == 0,
         "no store");
 }
 

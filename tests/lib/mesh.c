@@ -196,6 +196,5 @@ uint32_t bits_of(float value)
 
 uint32_t scale_bits(float amax)
 {
-    return bits_of(
-        f8k_scale(bits_of(amax), F8K_F32, F8K_E4M3FN, F8K_SCALE_DIRECT, false));
+    return bits_of(f8k_scale(bits_of(amax), F8K_F32, F8K_E4M3FN, F8K_SCALE_DIRECT, false));
 }
