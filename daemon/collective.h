@@ -64,6 +64,13 @@ int collective_enter(struct member *member);
 void collective_leave(struct member *member, bool died);
 
 /*
+ * Around what changes several groups as one event, such as a client that leaves all of its: what
+ * one group does to another waits until it is over. What _hold gives, _let_go takes.
+ */
+bool collective_hold(struct collective_context *context);
+void collective_let_go(struct collective_context *context, bool held);
+
+/*
  * A member's requests, for its generation: ROUND_PENDING (the answer comes through done), F8_OK,
  * or a refusal with its reason. deadline_ms 0 is the configured one.
  */

@@ -101,8 +101,11 @@ static int adopt_list(struct collective *collective, struct weight_list *list)
     if (!scalings)
         return reason_set(
             &collective->refusal, F8_ENOMEM, "out of memory sealing group %s", group->name);
-    for (uint32_t w = 0; w < list->num_weights && known; w++)
+    for (uint32_t w = 0; w < list->num_weights && known; w++) {
         scaling_next_generation(&scalings[w], &list->weights[w]);
+        if (list->weights[w].amax_group != 0) /* its state comes with the seal of that group */
+            scaling_invalidate(&scalings[w], &list->weights[w]);
+    }
     if (!known) {
         free(group->scalings);
         group->scalings = scalings;

@@ -128,6 +128,7 @@ void scaling_sync(struct scaling *scaling, const struct weight *weight)
     delayed->history[delayed->newest] = delayed->local;
     delayed->syncs++;
     delayed->since_sync = 0;
+    see_amax(scaling, delayed->local);
     if (delayed->local == 0 || delayed->local >= INFINITE)
         delayed->kept++;
     else
@@ -158,6 +159,7 @@ void scaling_follow(
     scaling->amax = leader->amax;
     scaling->amax_seen = leader->amax_seen;
     scaling->precomputed = leader->precomputed;
+    bool takes_local = !scaling->ready || !leader->ready;
     scaling->ready = leader->ready;
     if (weight->flavour != F8_PROTO_DELAYED)
         return;
@@ -165,7 +167,8 @@ void scaling_follow(
         scaling->delayed.since_sync = 0;
     scaling->delayed.syncs = leader->delayed.syncs;
     scaling->delayed.kept = leader->delayed.kept;
-    scaling->delayed.local = leader->delayed.local;
+    if (takes_local)
+        scaling->delayed.local = leader->delayed.local;
     scaling->delayed.newest = leader->delayed.newest;
     memcpy(scaling->delayed.history, leader->delayed.history,
         weight->history_length * sizeof(*leader->delayed.history));

@@ -51,13 +51,17 @@ struct session *session_new(
 void session_free(struct session *session, bool died)
 {
     struct job *job = session->job;
+    struct collective_context *collective = &session->context->collective;
     if (session->waits_for)
         session_stop_waiting(session);
+    /* A group that breaks answers all who wait in those that share amaxes with it: not us. */
+    bool held = collective_hold(collective);
     while (session->members) {
         struct member *member = session->members;
         session->members = member->sibling;
         collective_leave(member, died);
     }
+    collective_let_go(collective, held);
     session_drop_regions(session);
     if (job)
         registry_leave_job(job);

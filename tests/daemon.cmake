@@ -9,8 +9,11 @@ endforeach()
 add_library(rooms STATIC lib/rooms.c lib/rooms_ask.c)
 target_link_libraries(rooms PUBLIC f8daemon PkgConfig::CHECK)
 
-foreach(suite session session_groups session_run inspect)
-    f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS rooms kernel_support)
+add_library(mesh STATIC lib/mesh.c)
+target_link_libraries(mesh PUBLIC rooms)
+
+foreach(suite session session_groups session_run session_mesh session_mesh_misuse inspect)
+    f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS rooms mesh kernel_support)
 endforeach()
 
 # Scripts of packets that may be anything, the same ones every time; and, with -DF8_FUZZ=ON and

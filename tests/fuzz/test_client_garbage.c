@@ -61,6 +61,7 @@ static void script_spoiled(struct fake_daemon *daemon, int fd)
     struct rng rng = {.state = seed};
     size_t spoiled = rng_below(&rng, REPLIES), number = 0;
     F8__Request *request;
+    daemon->spoils = true;
     if (!fake_hello(fd))
         return;
     while ((request = fake_receive(fd, NULL))) {

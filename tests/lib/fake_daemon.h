@@ -41,6 +41,7 @@ struct fake_daemon {
     int loaded; /* eventfd: the script tells the test that it is where it should be */
     pthread_t thread;
     fake_script *script;
+    bool spoils; /* the script damages replies: requests may name groups that there are not */
     /* Settings of fake_serve; set before it runs, or atomically. */
     atomic_int arena;        /* memfd that SealReply brings; -1: none */
     _Atomic uint64_t offset; /* of every gathered bucket in the arena */
