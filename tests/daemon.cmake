@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The daemon's rooms, each alone, and the session over real rooms without a socket.
-foreach(suite protocol names weights weights_compare scaling registry outq unpack config peer
+foreach(suite protocol names weights weights_compare scaling history registry outq unpack config peer
         listener conn)
     f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS f8daemon)
 endforeach()
@@ -9,7 +9,7 @@ endforeach()
 add_library(rooms STATIC lib/rooms.c lib/rooms_ask.c)
 target_link_libraries(rooms PUBLIC f8daemon PkgConfig::CHECK)
 
-foreach(suite session session_groups session_run inspect)
+foreach(suite session session_groups session_run inspect inspect_history)
     f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS rooms kernel_support)
 endforeach()
 
