@@ -157,6 +157,15 @@ static void close_fds(const struct packet *packet)
         (void)close(packet->fds[i]);
 }
 
+/*
+ * Whether a failed recvmsg may be followed by packets. A reset is told once, when the peer closed
+ * with replies unread; what it had sent before is still there.
+ */
+static bool is_transient(int error)
+{
+    return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ECONNRESET;
+}
+
 /* One recvmsg: 1 for a packet, 0 for none now, F8_ECONN at the end, F8_EPROTO. */
 static int receive_packet(struct conn *conn, struct packet *packet)
 {
@@ -171,7 +180,7 @@ static int receive_packet(struct conn *conn, struct packet *packet)
         .msg_controllen = sizeof(control.room)};
     ssize_t n = recvmsg(conn->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (n < 0)
-        return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : F8_ECONN;
+        return is_transient(errno) ? 0 : F8_ECONN;
     packet->num_fds = 0;
     take_fds(&message, packet);
     packet->size = (size_t)n;
@@ -222,8 +231,14 @@ static void read_burst(struct conn *conn)
 static void on_socket(uv_poll_t *poll, int status, int events)
 {
     struct conn *conn = poll->data;
-    if (status < 0 || conn->broken) {
+    /* A status is a reset, and the poll has stopped: what came before it may still be read. */
+    if (conn->broken || (status < 0 && !may_read(conn))) {
         conn_close(conn, peer_is_dying(&conn->peer));
+        return;
+    }
+    if (status < 0) {
+        conn->events = 0;
+        read_burst(conn);
         return;
     }
     if (events & UV_WRITABLE)
@@ -238,9 +253,15 @@ static void on_socket(uv_poll_t *poll, int status, int events)
 
 static void on_death(uv_poll_t *poll, int status, int events)
 {
+    struct conn *conn = poll->data;
+    struct packet packet;
     (void)status;
     (void)events;
-    conn_close(poll->data, true);
+    /* What it asked for before it died still counts. */
+    while (may_read(conn) && receive_packet(conn, &packet) > 0)
+        if (serve_packet(conn, &packet) < 0)
+            break;
+    conn_close(conn, true);
 }
 
 static void on_handle_closed(uv_handle_t *handle)

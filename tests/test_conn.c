@@ -316,6 +316,51 @@ START_TEST(client_that_never_reads_can_go)
 }
 END_TEST
 
+static void send_join(int fd, uint64_t id, uint32_t rank)
+{
+    F8__Join join = F8__JOIN__INIT;
+    F8__Request request = F8__REQUEST__INIT;
+    join.group = (char *)"dp";
+    join.rank = rank;
+    join.world_size = 2;
+    request.id = id;
+    request.body_case = F8__REQUEST__BODY_JOIN;
+    request.join = &join;
+    ck_assert_int_gt(send_request(fd, &request, NULL, 0), 0);
+}
+
+static void send_seal(int fd, uint64_t id)
+{
+    F8__Seal seal = F8__SEAL__INIT;
+    F8__Request request = F8__REQUEST__INIT;
+    seal.group = registry_jobs(session.registry)->groups->id;
+    seal.generation = 1;
+    request.id = id;
+    request.body_case = F8__REQUEST__BODY_SEAL;
+    request.seal = &seal;
+    ck_assert_int_gt(send_request(fd, &request, NULL, 0), 0);
+}
+
+/* Replies that a client leaves unread make its end a reset, which is told before what it sent. */
+START_TEST(last_requests_of_a_client_count)
+{
+    int waiting = connect_one(), leaving = connect_one();
+    hello(waiting, F8__ROLE__TRAINER);
+    hello(leaving, F8__ROLE__TRAINER);
+    send_join(waiting, 2, 1);
+    turn();
+    expect(waiting, 2, F8_OK);
+    send_seal(waiting, 3);
+    ck_assert_int_gt(send_ping(leaving, 2), 0);
+    turn(); /* its answer stays unread */
+    send_join(leaving, 3, 0);
+    (void)close(leaving);
+    await_connections(1);
+    expect(waiting, 3, F8_ERANKDEAD); /* the leaver had come in */
+    (void)close(waiting);
+}
+END_TEST
+
 START_TEST(surplus_connections_are_told)
 {
     int fds[5];
@@ -427,6 +472,7 @@ static void add_all(TCase *tcase)
     tcase_add_test(tcase, served_descriptors_are_closed);
     tcase_add_test(tcase, credit_stops_and_resumes);
     tcase_add_test(tcase, client_that_never_reads_can_go);
+    tcase_add_test(tcase, last_requests_of_a_client_count);
     tcase_add_test(tcase, surplus_connections_are_told);
     tcase_add_test(tcase, reply_to_nobody_ends_the_connection);
     tcase_add_test(tcase, half_closed_is_closed);
