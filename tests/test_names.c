@@ -100,18 +100,18 @@ END_TEST
 START_TEST(names_chosen_to_collide_cost_no_more)
 {
     struct names names = {0};
-    char name[16];
+    char name[7] = "";
     const char *copy;
     for (unsigned prefix = 0; names.count < 30000; prefix++) {
         uint32_t hash = 2166136261U;
-        int length = snprintf(name, sizeof(name), "%x", prefix);
-        for (int i = 0; i < length; i++)
+        for (int i = 0; i < 5; i++) {
+            name[i] = (char)('0' + (prefix >> 6 * i) % 64);
             hash = (hash ^ (unsigned char)name[i]) * 16777619U;
+        }
         uint32_t last = hash & 0xffff; /* with this byte at the end the low 16 bits are 0 */
         if (last < ' ' || last > '~')
             continue;
-        name[length] = (char)last;
-        name[length + 1] = '\0';
+        name[5] = (char)last;
         ck_assert_int_eq(names_add(&names, name, &copy), F8_OK);
     }
     names_done(&names);
