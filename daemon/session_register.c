@@ -61,6 +61,11 @@ static int take_region(
 int session_region_add(
     struct session *session, const struct incoming *incoming, struct answer *answer)
 {
+    if (incoming->num_fds == SESSION_FDS_LOST)
+        return reason_set(&answer->reason, F8_ELIMIT,
+            "the daemon is out of file descriptors and could not take the region's: raise its "
+            "limit "
+            "on open files (LimitNOFILE)");
     if (incoming->num_fds != 1)
         return reason_set(&answer->reason, F8_EREGION,
             "the region came with %u descriptors, it takes exactly one", incoming->num_fds);
