@@ -46,6 +46,7 @@ struct packet {
     size_t size;
     int fds[MAX_FDS];
     uint32_t num_fds;
+    bool lost_fds; /* some could not be received */
 };
 
 static void conn_close(struct conn *conn, bool died);
@@ -184,7 +185,10 @@ static int receive_packet(struct conn *conn, struct packet *packet)
     packet->num_fds = 0;
     take_fds(&message, packet);
     packet->size = (size_t)n;
-    bool whole = !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+    /* Cut descriptors with room left: it is us who have none for them. */
+    packet->lost_fds = (message.msg_flags & MSG_CTRUNC) && packet->num_fds < MAX_FDS;
+    bool whole =
+        !(message.msg_flags & MSG_TRUNC) && (packet->lost_fds || !(message.msg_flags & MSG_CTRUNC));
     if (whole && n > 0)
         return 1;
     /* A packet of no bytes is taken for the end; even it may have brought descriptors. */
@@ -200,7 +204,8 @@ static int serve_packet(struct conn *conn, const struct packet *packet)
         f8__request__unpack(&context->unpack.allocator, packet->size, context->packet);
     if (request) {
         conn->open++;
-        if (!session_handle(conn->session, request, packet->fds, packet->num_fds))
+        uint32_t num_fds = packet->lost_fds ? SESSION_FDS_LOST : packet->num_fds;
+        if (!session_handle(conn->session, request, packet->fds, num_fds))
             conn->open--;
     }
     unpack_reset(&context->unpack);
@@ -372,8 +377,10 @@ void conn_open(struct conn_context *context, int fd)
     }
     conn->context = context;
     conn->fd = fd;
-    if (peer_identify(&conn->peer, fd) < 0) {
-        give_up(conn, "its process is gone");
+    int status = peer_identify(&conn->peer, fd);
+    if (status < 0) {
+        give_up(conn, status == F8_ELIMIT ? "out of file descriptors (raise LimitNOFILE)"
+                                          : "its process is gone");
         return;
     }
     struct session_peer peer = {.uid = conn->peer.uid,

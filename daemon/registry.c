@@ -147,6 +147,7 @@ static void append_holdings(const struct registry *registry, uid_t uid, struct r
             used += (size_t)snprintf(reason->text + used, REASON_SIZE - used,
                 "; job %s holds regions of %.1f MiB and arenas of %.1f MiB", job->name,
                 mib(job->region_bytes), mib(job->arena_bytes));
+    reason_trim(reason);
 }
 
 static int charge(

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -263,6 +264,46 @@ START_TEST(served_descriptors_are_closed)
 }
 END_TEST
 
+/* Takes all free descriptors away, by the limit; gives the limit to go back to. */
+static struct rlimit leave_no_descriptor(void)
+{
+    struct rlimit limit, small;
+    int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    (void)close(next);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    small = limit;
+    small.rlim_cur = (rlim_t)next;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &small), 0);
+    return limit;
+}
+
+/* The daemon's shortage is not the client's fault: it is told, and goes on. */
+START_TEST(descriptor_without_room_is_told)
+{
+    F8__RegionAdd body = F8__REGION_ADD__INIT;
+    F8__Request request = F8__REQUEST__INIT;
+    int fd = connect_one(), null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    hello(fd, F8__ROLE__TRAINER);
+    request.id = 2;
+    request.body_case = F8__REQUEST__BODY_REGION_ADD;
+    request.region_add = &body;
+    ck_assert_int_gt(send_request(fd, &request, &null, 1), 0);
+    struct rlimit limit = leave_no_descriptor();
+    turn();
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    F8__Reply *reply = next_reply(fd);
+    ck_assert_ptr_nonnull(reply);
+    ck_assert_int_eq(reply->status, F8_ELIMIT);
+    ck_assert_ptr_nonnull(strstr(reply->text, "out of file descriptors"));
+    f8__reply__free_unpacked(reply, NULL);
+    ck_assert_int_gt(send_ping(fd, 3), 0);
+    turn();
+    expect(fd, 3, F8_OK);
+    (void)close(null);
+    (void)close(fd);
+}
+END_TEST
+
 /* ---- Credit ---- */
 
 /* Asks without reading until the daemon reads no more; gives the number of pings that went out. */
@@ -468,6 +509,7 @@ static void add_all(TCase *tcase)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, requests_are_answered);
     tcase_add_test(tcase, garbage_ends_only_its_connection);
+    tcase_add_test(tcase, descriptor_without_room_is_told);
     tcase_add_loop_test(tcase, stray_descriptors_are_closed, 0, NUM_STRAYS);
     tcase_add_test(tcase, served_descriptors_are_closed);
     tcase_add_test(tcase, credit_stops_and_resumes);
