@@ -89,8 +89,7 @@ START_TEST(gathers_wait_for_the_whole_group)
     for (uint32_t r = 0; r < 2; r++)
         ids[r] = ask_precompute(mesh_all(&mesh, r));
     mesh_ask_dp(&mesh, 0, 2, ask_gather_b0, gathers);
-    for (int turn = 0; turn < 20; turn++)
-        (void)uv_run(&mesh.rooms.loop, UV_RUN_NOWAIT);
+    mesh_await_waiting(&mesh, 1);
     ck_assert_ptr_null(client_reply(&mesh.clients[0], gathers[0]));
     for (uint32_t r = 2; r < MESH_RANKS; r++)
         ids[r] = ask_precompute(mesh_all(&mesh, r));
@@ -279,8 +278,7 @@ START_TEST(stages_run_side_by_side)
     mesh_whole(&mesh, ask_seal_plain);
     mesh_ask_dp(&mesh, 0, 2, ask_gather_b0, gathers);
     ask_stages(2, MESH_RANKS, ask_gather_b0);
-    for (int turn = 0; turn < 20; turn++)
-        (void)uv_run(&mesh.rooms.loop, UV_RUN_NOWAIT);
+    mesh_await_waiting(&mesh, 2);
     mesh_ask_dp(&mesh, 2, MESH_RANKS, ask_gather_b0, gathers);
     ask_stages(0, 2, ask_gather_b0);
     mesh_ok(&mesh, 0, MESH_RANKS, gathers);
@@ -307,8 +305,7 @@ START_TEST(opposite_order_is_a_mismatch)
                        "group mesh";
     mesh_start(&mesh, F8_PROTO_DYNAMIC);
     mesh_ask_dp(&mesh, 0, 2, ask_gather_b0, ids);
-    for (int turn = 0; turn < 50; turn++)
-        (void)uv_run(&mesh.rooms.loop, UV_RUN_NOWAIT);
+    mesh_await_waiting(&mesh, 1);
     mesh_ask_dp(&mesh, 2, MESH_RANKS, ask_gather_b1, ids);
     refused_everywhere(0, MESH_RANKS, F8_EMISMATCH, text);
     mesh_rejoin(&mesh);
