@@ -419,3 +419,9 @@ bool collective_missing(const struct group *group, uint64_t number, uint32_t ran
 {
     return round_missing(group->collective->rounds, number, rank);
 }
+
+bool collective_holds(const struct group *group, uint32_t rank, uint32_t bucket)
+{
+    /* Before the seal the machine knows no buckets. */
+    return group->state == GROUP_SEALED && round_holds(group->collective->rounds, rank, bucket);
+}

@@ -102,6 +102,9 @@ uint64_t collective_completed(const struct group *group);
 bool collective_head(const struct group *group, struct round_head *ret_head);
 bool collective_missing(const struct group *group, uint64_t number, uint32_t rank);
 
+/* Whether the rank holds the gathered bucket. */
+bool collective_holds(const struct group *group, uint32_t rank, uint32_t bucket);
+
 /* "gather of layers.4", "precompute", "seal": in a buffer, which it returns. */
 char *collective_describe(
     const struct group *group, enum round_kind kind, uint32_t bucket, char *buffer, size_t size);

@@ -109,6 +109,8 @@ static int adopt_list(struct collective *collective, struct weight_list *list)
     if (!known) {
         free(group->scalings);
         group->scalings = scalings;
+        history_free(group->history);
+        group->history = NULL;
         group->syncs = 0;
     }
     weights_ref(list);

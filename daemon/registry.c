@@ -276,6 +276,7 @@ void registry_free_group(struct group *group)
     arena_free(group->arena);
     weights_unref(group->list);
     free(group->scalings);
+    history_free(group->history);
     free(group->members);
     free(group->name);
     free(group);

@@ -12,6 +12,7 @@
 
 #include "daemon/arena.h"
 #include "daemon/config.h"
+#include "daemon/history.h"
 #include "daemon/reason.h"
 #include "daemon/region.h"
 #include "daemon/scaling.h"
@@ -92,6 +93,7 @@ struct group {
     struct member *departed;       /* owned list: work may still read their shards */
     struct weight_list *list;      /* a reference; NULL before the first seal */
     struct scaling *scalings;      /* owned: by weight of list */
+    struct history *history;       /* owned: by weight of list; NULL before the first sync */
     struct arena *arena;           /* owned; NULL before the first seal */
     struct state *stored;          /* borrowed: held in the store of states; NULL: none */
     struct collective *collective; /* owned: made and freed by session */

@@ -119,11 +119,11 @@ static uint32_t decisive_amax(const struct scaling *scaling, const struct weight
     return amax;
 }
 
-void scaling_sync(struct scaling *scaling, const struct weight *weight)
+bool scaling_sync(struct scaling *scaling, const struct weight *weight)
 {
     struct scaling_delayed *delayed = &scaling->delayed;
     if (!scaling->ready)
-        return;
+        return false;
     delayed->newest = (delayed->newest + weight->history_length - 1u) % weight->history_length;
     delayed->history[delayed->newest] = delayed->local;
     delayed->syncs++;
@@ -133,6 +133,7 @@ void scaling_sync(struct scaling *scaling, const struct weight *weight)
         delayed->kept++;
     else
         set_scale(scaling, weight, decisive_amax(scaling, weight), F8K_SCALE_DIRECT);
+    return true;
 }
 
 void scaling_invalidate(struct scaling *scaling, const struct weight *weight)

@@ -72,9 +72,9 @@ void scaling_cast(struct scaling *scaling, uint32_t amax);
 
 /*
  * A sync of a delayed weight: the amax of its last gather enters the history, which gives the
- * next scale. Nothing happens to a weight that has no seed yet.
+ * next scale. Nothing happens to a weight that has no seed yet: false.
  */
-void scaling_sync(struct scaling *scaling, const struct weight *weight);
+bool scaling_sync(struct scaling *scaling, const struct weight *weight);
 
 /* The weight was loaded anew: the next gather seeds it, or computes its scale. */
 void scaling_invalidate(struct scaling *scaling, const struct weight *weight);

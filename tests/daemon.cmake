@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The daemon's rooms, each alone, and the session over real rooms without a socket.
-foreach(suite protocol names weights weights_compare scaling scaling_delayed registry outq unpack
-        config peer listener conn)
+foreach(suite protocol names weights weights_compare scaling scaling_delayed history registry outq
+        unpack config peer listener conn)
     f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS f8daemon)
 endforeach()
 
@@ -12,7 +12,7 @@ target_link_libraries(rooms PUBLIC f8daemon PkgConfig::CHECK)
 add_library(mesh STATIC lib/mesh.c)
 target_link_libraries(mesh PUBLIC rooms)
 
-foreach(suite session session_groups session_run session_mesh session_mesh_misuse inspect)
+foreach(suite session session_groups session_run session_mesh session_mesh_misuse inspect inspect_history)
     f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS rooms mesh kernel_support)
 endforeach()
 
