@@ -297,6 +297,23 @@ START_TEST(names_are_unique_in_the_amax_group)
 }
 END_TEST
 
+/* A source whose seal is under way is one already: the amax group does not go without it. */
+START_TEST(seal_during_the_seal_of_a_source)
+{
+    uint64_t of_mesh[MESH_RANKS];
+    const char *text =
+        "group stage0, whose weights name amax group mesh, is not sealed: seal it first";
+    open_stages("s0", "v");
+    ask_stages(0, MESH_RANKS, ask_seal_plain);
+    mesh_ask_all(&mesh, ask_seal_plain, of_mesh);
+    for (uint32_t r = 0; r < MESH_RANKS; r++) {
+        client_refused(&mesh.clients[r], of_mesh[r], F8_EORDER, text);
+        client_refused(&mesh.clients[r], ask_gather_b0(mesh_dp(&mesh, r)), F8_EBROKEN, text);
+    }
+    rooms_settle(&mesh.rooms);
+}
+END_TEST
+
 /* ---- Order of gathers ---- */
 
 START_TEST(opposite_order_is_a_mismatch)
@@ -332,6 +349,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, lists_that_differ_are_named, 0, 3);
     tcase_add_test(tcase, stages_run_side_by_side);
     tcase_add_loop_test(tcase, names_are_unique_in_the_amax_group, 0, 2);
+    tcase_add_test(tcase, seal_during_the_seal_of_a_source);
     tcase_add_test(tcase, opposite_order_is_a_mismatch);
     suite_add_tcase(suite, tcase);
     return suite;
