@@ -85,7 +85,6 @@ struct collective {
     struct early **earlies;     /* owned: by bucket * world_size + rank, each made when needed */
     struct cleaning *cleanings; /* owned: by place; NULL unless the group poisons */
     uint32_t num_earlies;
-    struct group *names; /* borrowed: the amax group that the weights name, or NULL */
     struct amax_table table;
     uint32_t *entries; /* owned: by weight, its entry in the amax group's list, or AMAX_NONE; NULL
                           until that group is sealed */

@@ -222,11 +222,8 @@ static void end_seal(struct collective *collective, int status)
         free(collective->sealed);
         collective->sealed = NULL;
     }
-    if (status == F8_OK && group->state == GROUP_FORMING) {
+    if (status == F8_OK && group->state == GROUP_FORMING)
         group->state = GROUP_SEALED;
-        if (collective->names)
-            group_link(group, collective->names);
-    }
     round_finished(collective->rounds, status);
     if (status == F8_OK)
         hand_over(collective);
@@ -299,10 +296,13 @@ static bool any_shared(const struct weight_list *list)
     return false;
 }
 
-/* The amax group that the weights name must be there, in all ranks, and still be open. */
-static int check_names(struct collective *collective)
+/*
+ * The amax group that the weights name must be there, in all ranks, and still be open. From here on
+ * it knows of this one: its own seal, which may come before ours has ended, must not leave it out.
+ */
+static int link_names(struct collective *collective, struct group *names)
 {
-    const struct group *group = collective->group, *names = collective->names;
+    struct group *group = collective->group;
     struct reason *reason = &collective->refusal;
     if (!names)
         return F8_OK;
@@ -317,6 +317,7 @@ static int check_names(struct collective *collective)
                 "rank %u (pid %u) of group %s has not joined its amax group %s", r, member->pid,
                 group->name, names->name);
     }
+    group_link(group, names);
     return F8_OK;
 }
 
@@ -353,7 +354,6 @@ int collective_start_seal(struct collective *collective)
     const struct member *first = group_member_of(group, 0);
     group->slots = first->seal.slots;
     group->poison = first->seal.poison;
-    collective->names = first->names;
     if (group->sources)
         return start_amax_seal(collective);
     int status = compare_members(group, refusal);
@@ -362,7 +362,7 @@ int collective_start_seal(struct collective *collective)
     for (uint32_t r = 0; r < group->world_size && status == F8_OK; r++)
         status = check_shards(group_member_of(group, r), refusal);
     if (status == F8_OK)
-        status = check_names(collective);
+        status = link_names(collective, first->names);
     if (status == F8_OK)
         status = collective_check_state(collective, first->list);
     if (status == F8_OK)

@@ -5,6 +5,7 @@
  */
 #include "daemon/collective_private.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,11 +189,13 @@ static void map_source(const struct group *group, struct amax_source *source)
         if (list->weights[w].amax_group != group->id)
             continue;
         /* Both are in the order of registration, so the search goes on from where it was. */
-        for (uint32_t tries = 0; tries < own->num_weights; tries++, entry++) {
+        uint32_t tries = 0;
+        for (; tries < own->num_weights; tries++, entry++) {
             entry %= own->num_weights;
             if (strcmp(own->weights[entry].name, list->weights[w].name) == 0)
                 break;
         }
+        assert(tries < own->num_weights); /* the lists were compared, and sources are linked */
         source->weights[entry] = w;
         source->group->collective->entries[w] = entry;
     }

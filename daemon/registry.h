@@ -86,7 +86,7 @@ struct member {
 struct group {
     struct job *job;               /* borrowed: outlives its groups */
     struct group *next;            /* borrowed: the job's list */
-    struct group *amax_group;      /* borrowed: a foreign one, from the seal until it re-forms */
+    struct group *amax_group;      /* borrowed: a foreign one, from its seal until it re-forms */
     struct group *sources;         /* borrowed: list of those whose amax group this one is */
     struct group *next_source;     /* borrowed: that list */
     struct member **members;       /* owned array, by rank; NULL: nobody; owned members */

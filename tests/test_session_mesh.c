@@ -67,8 +67,7 @@ START_TEST(gathers_exchange_their_amaxes)
     mesh_start(&mesh, F8_PROTO_DYNAMIC);
     write_all(1);
     mesh_ask_dp(&mesh, 0, 2, ask_gather_b0, ids);
-    for (int turn = 0; turn < 20; turn++)
-        (void)uv_run(&mesh.rooms.loop, UV_RUN_NOWAIT);
+    mesh_await_waiting(&mesh, 1);
     ck_assert_ptr_null(client_reply(&mesh.clients[0], ids[0])); /* it waits for dp1 */
     mesh_ask_dp(&mesh, 2, 4, ask_gather_b0, ids);
     mesh_ok(&mesh, 0, MESH_RANKS, ids);
@@ -225,12 +224,6 @@ START_TEST(delayed_weights_are_not_stale)
 }
 END_TEST
 
-static void loop_some(void)
-{
-    for (int turn = 0; turn < 50; turn++)
-        (void)uv_run(&mesh.rooms.loop, UV_RUN_NOWAIT);
-}
-
 /* A rank dies: all three groups break, every open request of the living is told of it. */
 static void kill_rank_three(uint64_t *ids, const uint64_t *of_mesh)
 {
@@ -287,7 +280,7 @@ START_TEST(death_while_a_source_waits_in_the_exchange)
     uint64_t ids[MESH_RANKS];
     mesh_start(&mesh, F8_PROTO_DYNAMIC);
     mesh_ask_dp(&mesh, 0, 2, ask_gather_b0, ids);
-    loop_some();
+    mesh_await_waiting(&mesh, 1);
     mesh_ask_dp(&mesh, 2, 3, ask_gather_b0, ids);
     kill_rank_three(ids, NULL);
     come_back();
@@ -339,22 +332,6 @@ START_TEST(deadline_in_the_exchange_names_the_amax_group)
 }
 END_TEST
 
-/* A waiting gather is shown as waiting for others, not for a place. */
-START_TEST(waiting_in_the_exchange_is_shown)
-{
-    uint64_t ids[MESH_RANKS];
-    mesh_start(&mesh, F8_PROTO_DYNAMIC);
-    mesh_ask_dp(&mesh, 0, 2, ask_gather_b0, ids);
-    loop_some();
-    uint64_t id = ask_inspect(&mesh.operator_, F8__VIEW__ROUNDS, "", "", 0);
-    const F8__InspectReply *reply = client_await(&mesh.operator_, id)->inspect;
-    ck_assert_uint_eq(reply->n_rounds, 1);
-    ck_assert_str_eq(reply->rounds[0]->state, "waiting for another group");
-    mesh_ask_dp(&mesh, 2, 4, ask_gather_b0, ids);
-    mesh_ok(&mesh, 0, MESH_RANKS, ids);
-}
-END_TEST
-
 /* The end of a run: all leave when nothing is open, and that is no failure. */
 START_TEST(leaving_at_rest_is_no_failure)
 {
@@ -384,7 +361,6 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, death_while_a_source_waits_in_the_exchange);
     tcase_add_test(tcase, death_of_one_who_waits_in_several_groups);
     tcase_add_test(tcase, deadline_in_the_exchange_names_the_amax_group);
-    tcase_add_test(tcase, waiting_in_the_exchange_is_shown);
     tcase_add_test(tcase, leaving_at_rest_is_no_failure);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -89,8 +89,7 @@ START_TEST(gathers_wait_for_the_whole_group)
     for (uint32_t r = 0; r < 2; r++)
         ids[r] = ask_precompute(mesh_all(&mesh, r));
     mesh_ask_dp(&mesh, 0, 2, ask_gather_b0, gathers);
-    for (int turn = 0; turn < 20; turn++)
-        (void)uv_run(&mesh.rooms.loop, UV_RUN_NOWAIT);
+    mesh_await_waiting(&mesh, 1);
     ck_assert_ptr_null(client_reply(&mesh.clients[0], gathers[0]));
     for (uint32_t r = 2; r < MESH_RANKS; r++)
         ids[r] = ask_precompute(mesh_all(&mesh, r));
@@ -279,8 +278,7 @@ START_TEST(stages_run_side_by_side)
     mesh_whole(&mesh, ask_seal_plain);
     mesh_ask_dp(&mesh, 0, 2, ask_gather_b0, gathers);
     ask_stages(2, MESH_RANKS, ask_gather_b0);
-    for (int turn = 0; turn < 20; turn++)
-        (void)uv_run(&mesh.rooms.loop, UV_RUN_NOWAIT);
+    mesh_await_waiting(&mesh, 2);
     mesh_ask_dp(&mesh, 2, MESH_RANKS, ask_gather_b0, gathers);
     ask_stages(0, 2, ask_gather_b0);
     mesh_ok(&mesh, 0, MESH_RANKS, gathers);
@@ -299,6 +297,23 @@ START_TEST(names_are_unique_in_the_amax_group)
 }
 END_TEST
 
+/* A source whose seal is under way is one already: the amax group does not go without it. */
+START_TEST(seal_during_the_seal_of_a_source)
+{
+    uint64_t of_mesh[MESH_RANKS];
+    const char *text =
+        "group stage0, whose weights name amax group mesh, is not sealed: seal it first";
+    open_stages("s0", "v");
+    ask_stages(0, MESH_RANKS, ask_seal_plain);
+    mesh_ask_all(&mesh, ask_seal_plain, of_mesh);
+    for (uint32_t r = 0; r < MESH_RANKS; r++) {
+        client_refused(&mesh.clients[r], of_mesh[r], F8_EORDER, text);
+        client_refused(&mesh.clients[r], ask_gather_b0(mesh_dp(&mesh, r)), F8_EBROKEN, text);
+    }
+    rooms_settle(&mesh.rooms);
+}
+END_TEST
+
 /* ---- Order of gathers ---- */
 
 START_TEST(opposite_order_is_a_mismatch)
@@ -307,8 +322,7 @@ START_TEST(opposite_order_is_a_mismatch)
                        "group mesh";
     mesh_start(&mesh, F8_PROTO_DYNAMIC);
     mesh_ask_dp(&mesh, 0, 2, ask_gather_b0, ids);
-    for (int turn = 0; turn < 50; turn++)
-        (void)uv_run(&mesh.rooms.loop, UV_RUN_NOWAIT);
+    mesh_await_waiting(&mesh, 1);
     mesh_ask_dp(&mesh, 2, MESH_RANKS, ask_gather_b1, ids);
     refused_everywhere(0, MESH_RANKS, F8_EMISMATCH, text);
     mesh_rejoin(&mesh);
@@ -335,6 +349,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, lists_that_differ_are_named, 0, 3);
     tcase_add_test(tcase, stages_run_side_by_side);
     tcase_add_loop_test(tcase, names_are_unique_in_the_amax_group, 0, 2);
+    tcase_add_test(tcase, seal_during_the_seal_of_a_source);
     tcase_add_test(tcase, opposite_order_is_a_mismatch);
     suite_add_tcase(suite, tcase);
     return suite;

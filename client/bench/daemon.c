@@ -79,7 +79,8 @@ __attribute__((noreturn)) static void become(
     sigprocmask(SIG_SETMASK, &none, NULL);
     dup2(daemon->log_fd, STDOUT_FILENO);
     dup2(daemon->log_fd, STDERR_FILENO);
-    execl(program, program, "--socket", daemon->socket, (char *)NULL);
+    /* It ends with its run: no scaling state is to be left for another daemon. */
+    execl(program, program, "--socket", daemon->socket, "--linger", "0", (char *)NULL);
     fprintf(stderr, "cannot run %s: %s\n", program, strerror(errno));
     _exit(127);
 }

@@ -50,7 +50,9 @@ static void start_ranks(const struct daemon_run *run, pid_t *pids)
         if (pids[r] != 0)
             continue;
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        _exit(getppid() == parent ? rank_run(run, r) : EXIT_FAILURE);
+        if (getppid() != parent)
+            _exit(EXIT_FAILURE);
+        _exit(run->steps ? delayed_rank_run(run, r) : rank_run(run, r));
     }
 }
 
@@ -71,13 +73,28 @@ static void await_ranks(const struct daemon_run *run, const pid_t *pids)
     }
 }
 
+static const struct row *row_of(const struct daemon_run *run, size_t t)
+{
+    return run->steps ? &run->steps->items[t].row : &run->tensors[t]->row;
+}
+
+/* What a failure is told of: the tensor, or the step. */
+static const char *name_of(const struct daemon_run *run, size_t t, char *buffer, size_t size)
+{
+    if (!run->steps)
+        return run->tensors[t]->name;
+    (void)snprintf(buffer, size, "step %zu", run->steps->items[t].number);
+    return buffer;
+}
+
 /*
- * One count for a tensor: every rank must have found it right. What a rank did not come to because
- * it could not go on is told once, as its excuse, not for each tensor.
+ * One count for a tensor or step: every rank must have found it right. What a rank did not come to
+ * because it could not go on is told once, as its excuse, not for each tensor.
  */
 static void count_tensor(const struct daemon_run *run, size_t t)
 {
-    const struct row *row = &run->tensors[t]->row;
+    const struct row *row = row_of(run, t);
+    char name[32];
     for (uint32_t r = 0; r < run->world; r++) {
         const struct verdict *verdict = &run->verdicts[r * run->count + t];
         if (verdict->compared && verdict->wrong[0] == '\0')
@@ -85,7 +102,8 @@ static void count_tensor(const struct daemon_run *run, size_t t)
         if (!verdict->compared && run->excuses[r].text[0] != '\0')
             return;
         row_fail(row, "daemon, %u ranks, %u slots, rank %u, '%s': %s", run->world, run->slots, r,
-            run->tensors[t]->name, verdict->compared ? verdict->wrong : "was not gathered");
+            name_of(run, t, name, sizeof(name)),
+            verdict->compared ? verdict->wrong : "was not gathered");
         return;
     }
     row_pass(row);
@@ -149,14 +167,28 @@ static bool opens_world(const struct tensors *tensors, size_t i)
     return true;
 }
 
+/* All steps over 1, 2 and 3 ranks, with both kinds of places. */
+static void run_steps(const struct row *index, const struct daemon *daemon)
+{
+    struct daemon_run run = {.socket = daemon->socket, .steps = index->steps};
+    run.count = index->steps->count;
+    for (run.world = 1; run.count > 0 && run.world <= 3; run.world++)
+        for (run.slots = 0; run.slots <= 2; run.slots += 2) {
+            (void)snprintf(
+                run.job, sizeof(run.job), "conformance-delayed-%u-%u", run.world, run.slots);
+            run_ranks(index, &run);
+        }
+}
+
 void daemon_run(const struct row *index)
 {
     const struct tensors *tensors = index->tensors;
     struct daemon daemon = DAEMON_NONE;
-    if (tensors->count == 0 || !start(index, &daemon))
+    if (tensors->count + index->steps->count == 0 || !start(index, &daemon))
         return;
     for (size_t i = 0; i < tensors->count; i++)
         if (opens_world(tensors, i))
             run_world(index, &daemon, tensors->items[i].world);
+    run_steps(index, &daemon);
     stop(index, &daemon);
 }

@@ -71,6 +71,42 @@ flip "$dir/fsdp_w2_dyn_2.e4m3fn" 255
 expect "a wrong gather by the daemon" '[1-9][0-9]*' \
     "daemon, 2 ranks, 2 slots, rank 0, 'fsdp_w2.tsv:8 dynamic [32, 8]': byte 255 is"
 
+fresh delayed.tsv
+flip "$dir/delayed_bf16_3.e4m3fn" 700
+expect "one damaged byte of a delayed step" '[1-9][0-9]*' "delayed.tsv:11: ref: byte 700 is"
+expect "the same by the daemon" '[1-9][0-9]*' \
+    "delayed.tsv:11: daemon, 3 ranks, 2 slots, rank 0, 'step 3': byte 700 is"
+
+# damage NAME SED TEXT TEXT: what the kernels say and what the daemon's run says.
+damage() {
+    fresh delayed.tsv
+    sed -i "$2" "$dir/delayed.tsv"
+    expect "$1" '[1-9][0-9]*' "delayed.tsv:4: ref: $3"
+    expect "$1 by the daemon" '[1-9][0-9]*' "delayed.tsv:4: daemon, 2 ranks, 0 slots, rank 0, 'step 2': $4"
+}
+
+damage "a wrong scale of a delayed step" '4s/4181bb7e/4181bb7f/' \
+    "scale 4181bb7e, want 4181bb7f" "scale 4181bb7e, want 4181bb7f"
+damage "a wrong amax of a delayed step" '4s/42fb51fe/42fb51ff/' \
+    "amax 42fb51fe, want 42fb51ff" "amax 42fb51fe, want 42fb51ff"
+damage "a wrong scale after a sync" '4s/40642bc7/40642bc8/' \
+    "scale 40642bc7 after the sync, want 40642bc8" "scale 40642bc7 after the sync, want 40642bc8"
+damage "a wrong history" '4s/40fdc16a,41dd0241/40fdc16a,41dd0242/' \
+    "entry 2 of the history is 41dd0241, want 41dd0242" \
+    "entry 2 of the history is 41dd0241, want 41dd0242"
+
+fresh delayed.tsv
+sed -i '3d' "$dir/delayed.tsv"
+expect "a delayed step that is missing" '[1-9][0-9]*' "delayed.tsv:3: step 2 of f32 does not follow"
+
+fresh delayed.tsv
+sed -i '4s/,00000000$//' "$dir/delayed.tsv"
+expect "a history that shrinks" '[1-9][0-9]*' "delayed.tsv:4: step 2 is of another weight"
+
+fresh delayed.tsv
+sed -i '4s/,00000000$/,0/' "$dir/delayed.tsv"
+expect "a history that is not bits" '[1-9][0-9]*' "delayed.tsv:4: '0' is not 8 hexadecimal digits"
+
 fresh fsdp_w4.tsv
 sed -i '/precompute/s/45fdcf91/45fdcf92/' "$dir/fsdp_w4.tsv"
 expect "a wrong scale by the daemon" '[1-9][0-9]*' "'fsdp_w4.tsv:2 precompute [16, 16]': scale"

@@ -24,14 +24,15 @@ struct row {
     char *column[MAX_COLUMNS]; /* borrowed: from each_row(), while its callback runs */
     struct tally *tally;       /* borrowed: from main */
     struct tensors *tensors;   /* borrowed: from main: what the rows want of the daemon */
+    struct steps *steps;       /* borrowed: from main: those of delayed.tsv */
 };
 
 /* A case; false: the row cannot be read, which is counted, and the cases after it are pointless. */
 typedef bool row_fn(const struct row *row);
 
 /*
- * Calls each `run` (an array that ends with NULL) for every row of `index` (dir, file, tally and
- * tensors are set); rows must have `columns` columns.
+ * Calls each `run` (an array that ends with NULL) for every row of `index` (dir, file, tally,
+ * tensors and steps are set); rows must have `columns` columns.
  */
 void each_row(const struct row *index, size_t columns, row_fn *const *runs);
 

@@ -66,7 +66,7 @@ static void script_spoiled(struct fake_daemon *daemon, int fd)
         return;
     while ((request = fake_receive(fd, NULL))) {
         int memfd = -1;
-        daemon->counts[request->body_case]++;
+        fake_note(daemon, request, -1);
         if (request->body_case != F8__REQUEST__BODY_RELEASE) {
             size_t size = fake_pack_answer(daemon, request, packet, &memfd);
             if (number++ == spoiled) {

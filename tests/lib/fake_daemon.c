@@ -336,8 +336,7 @@ static void note_seal(struct fake_daemon *daemon, const F8__Seal *seal, int memf
     daemon->seal_memfd = memfd;
 }
 
-/* Keeps what tests ask for of a request, and the memfd that came with a Seal. */
-static void note(struct fake_daemon *daemon, const F8__Request *request, int memfd)
+void fake_note(struct fake_daemon *daemon, const F8__Request *request, int memfd)
 {
     switch (request->body_case) {
     case F8__REQUEST__BODY_REGISTER:
@@ -374,7 +373,7 @@ static bool serve_once(
     F8__Request *request = fake_receive(fd, &memfd);
     if (!request)
         return false;
-    note(daemon, request, memfd);
+    fake_note(daemon, request, memfd);
     if (request->body_case != F8__REQUEST__BODY_RELEASE &&
         daemon->withhold == (int)request->body_case) {
         must(*num_withheld < FAKE_WITHHELD, "too many requests withheld");

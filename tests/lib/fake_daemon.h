@@ -89,6 +89,12 @@ bool fake_reply_status(int fd, uint64_t id, int status, const char *text);
 bool fake_send_bytes(int fd, const void *bytes, size_t size);
 bool fake_send_packet(int fd, const void *bytes, size_t size, int memfd);
 
+/*
+ * Keeps what tests and later answers ask for of a request. `memfd` came with it and is taken; -1:
+ * none. fake_serve does so for each.
+ */
+void fake_note(struct fake_daemon *daemon, const F8__Request *request, int memfd);
+
 /* The willing daemon's reply to a request, for scripts that spoil it; gives its size. */
 size_t fake_pack_answer(
     struct fake_daemon *daemon, const F8__Request *request, uint8_t *packet, int *ret_memfd);

@@ -175,6 +175,23 @@ void mesh_gather(struct mesh *mesh, uint32_t bucket)
         send_release(mesh_dp(mesh, r), bucket);
 }
 
+static uint32_t count_waiting(struct mesh *mesh)
+{
+    uint32_t count = 0;
+    client_forget(&mesh->operator_);
+    uint64_t id = ask_inspect(&mesh->operator_, F8__VIEW__ROUNDS, "", "", 0);
+    const F8__InspectReply *reply = client_await(&mesh->operator_, id)->inspect;
+    for (size_t i = 0; i < reply->n_rounds; i++)
+        count += strcmp(reply->rounds[i]->state, "waiting for another group") == 0;
+    return count;
+}
+
+void mesh_await_waiting(struct mesh *mesh, uint32_t count)
+{
+    while (count_waiting(mesh) != count)
+        (void)uv_run(&mesh->rooms.loop, UV_RUN_ONCE);
+}
+
 const F8__WeightInfo *mesh_weight(struct mesh *mesh, const char *group, const char *weight)
 {
     client_forget(&mesh->operator_);

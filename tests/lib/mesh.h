@@ -71,6 +71,9 @@ void mesh_ok(struct mesh *mesh, uint32_t first, uint32_t end, const uint64_t *id
 void mesh_whole(struct mesh *mesh, mesh_ask_fn *ask);
 void mesh_gather(struct mesh *mesh, uint32_t bucket);
 
+/* Turns the loop until so many gathers wait for another group. */
+void mesh_await_waiting(struct mesh *mesh, uint32_t count);
+
 /* What the operator sees of a weight; valid until the next call. */
 const F8__WeightInfo *mesh_weight(struct mesh *mesh, const char *group, const char *weight);
 

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank of a data x tensor parallel mesh: see mesh_rank.h. */
+#include "lib/mesh_rank.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+#define REGION_FLOATS 1024
+#define WEIGHT_AT     512 /* floats from one weight's shard to the next */
+#define MAX_PART      512
+
+/* The full weights: by rows and by columns over the tensor parallel parts. */
+static const struct {
+    const char *name, *bucket;
+    uint32_t rows, cols;
+    int by_cols;
+} weights[MESH_WEIGHTS] = {{"qkv", "b0", 23, 5, 0}, {"out", "b1", 13, 10, 1}};
+
+struct range {
+    uint32_t begin, end;
+};
+
+/* As torch.chunk cuts `count` into `parts`. */
+static struct range cut(uint32_t count, uint32_t parts, uint32_t part)
+{
+    uint32_t chunk = (count + parts - 1) / parts;
+    struct range range = {chunk * part, chunk * part + chunk};
+    range.begin = range.begin < count ? range.begin : count;
+    range.end = range.end < count ? range.end : count;
+    return range;
+}
+
+/* What the rank's gather group gathers of a weight: rows and columns of the full one. */
+struct part {
+    struct range rows, cols;
+};
+
+static struct part part_of(const struct mesh_rank *rank, uint32_t w)
+{
+    uint32_t tp = rank->plan.tp, index = rank->number / rank->plan.dp;
+    struct part part = {{0, weights[w].rows}, {0, weights[w].cols}};
+    if (weights[w].by_cols)
+        part.cols = cut(weights[w].cols, tp, index);
+    else
+        part.rows = cut(weights[w].rows, tp, index);
+    return part;
+}
+
+/* Element of the full weight in a step: any sign, over some orders of magnitude. */
+static float value_of(const struct mesh_plan *plan, uint32_t step, uint32_t w, uint32_t i)
+{
+    uint32_t x = (plan->seed * 131 + step * 17 + w) * 2654435761u + i * 40503u;
+    x ^= x >> 15;
+    x *= 2246822519u;
+    x ^= x >> 13;
+    x *= 3266489917u;
+    x ^= x >> 16;
+    return ldexpf((float)(int32_t)x * 0x1p-31f, (int)((plan->seed + step * 7) % 9) - 4);
+}
+
+static float element(
+    const struct mesh_plan *plan, uint32_t step, uint32_t w, uint32_t row, uint32_t col)
+{
+    return value_of(plan, step, w, row * weights[w].cols + col);
+}
+
+static double full_amax(const struct mesh_plan *plan, uint32_t step, uint32_t w)
+{
+    double amax = 0;
+    for (uint32_t i = 0; i < weights[w].rows * weights[w].cols; i++)
+        amax = fmax(amax, fabs((double)value_of(plan, step, w, i)));
+    return amax;
+}
+
+/* The scale that the gather of a step must use. */
+static float expected_scale(const struct mesh_plan *plan, uint32_t step, uint32_t w)
+{
+    double amax = full_amax(plan, step, w);
+    if (plan->mode == MESH_DELAYED) {
+        /* Slots of the syncs so far, and the seed, which is of step 0. */
+        amax = step < MESH_HISTORY ? full_amax(plan, 0, w) : 0;
+        for (uint32_t s = step < MESH_HISTORY ? 0 : step - MESH_HISTORY; s < step; s++)
+            amax = fmax(amax, full_amax(plan, s, w));
+    }
+    return (float)(448.0 / amax);
+}
+
+int mesh_rank_note(struct mesh_rank *rank, int status)
+{
+    if (status != F8_OK)
+        (void)snprintf(rank->text, sizeof(rank->text), "%s", f8_error_text());
+    return status;
+}
+
+static int join_groups(struct mesh_rank *rank)
+{
+    const struct mesh_plan *plan = &rank->plan;
+    const struct f8_connect_options options = {.socket = plan->socket, .job = plan->job};
+    char name[48], mesh[32] = "mesh";
+    void *memory;
+    (void)snprintf(name, sizeof(name), "dp@tp=%u", rank->number / plan->dp);
+    if (plan->replica > 0) {
+        (void)snprintf(name, sizeof(name), "dp@rep=%u", plan->replica);
+        (void)snprintf(mesh, sizeof(mesh), "mesh@rep=%u", plan->replica);
+    }
+    int status = rank->client ? F8_OK : f8_connect(&options, &rank->client);
+    if (status == F8_OK)
+        status =
+            f8_group_join(rank->client, name, rank->number % plan->dp, plan->dp, &rank->gathers);
+    if (status == F8_OK)
+        status = f8_group_join(rank->client, mesh, rank->number, plan->dp * plan->tp, &rank->mesh);
+    if (status == F8_OK)
+        status =
+            f8_region_alloc(rank->client, REGION_FLOATS * sizeof(float), &rank->region, &memory);
+    if (status == F8_OK)
+        rank->shards = memory;
+    return status;
+}
+
+int mesh_rank_join(struct mesh_rank *rank)
+{
+    struct f8_weight_desc descs[MESH_WEIGHTS];
+    struct f8_bucket_desc buckets[MESH_WEIGHTS];
+    int status = join_groups(rank);
+    for (uint32_t w = 0; w < MESH_WEIGHTS; w++) {
+        struct part part = part_of(rank, w);
+        descs[w] = (struct f8_weight_desc){.name = weights[w].name,
+            .ndim = 2,
+            .shape = {part.rows.end - part.rows.begin, part.cols.end - part.cols.begin},
+            .dtype = F8_F32,
+            .flavour = rank->plan.mode == MESH_DELAYED ? F8_DELAYED : F8_DYNAMIC,
+            .format = F8_E4M3FN,
+            .history_length = rank->plan.mode == MESH_DELAYED ? MESH_HISTORY : 0,
+            .amax_group = rank->mesh,
+            .region = rank->region,
+            .offset = w * WEIGHT_AT * sizeof(float)};
+        buckets[w] = (struct f8_bucket_desc){weights[w].bucket, w, 1, 0};
+    }
+    if (status == F8_OK)
+        status = f8_register(rank->gathers, descs, MESH_WEIGHTS, buckets, MESH_WEIGHTS);
+    return mesh_rank_note(rank, status);
+}
+
+int mesh_rank_seal(struct mesh_rank *rank)
+{
+    int status = f8_seal(rank->gathers, NULL);
+    if (status == F8_OK)
+        status = f8_seal(rank->mesh, NULL);
+    return mesh_rank_note(rank, status);
+}
+
+int mesh_rank_rejoin(struct mesh_rank *rank)
+{
+    int status = f8_group_rejoin(rank->gathers);
+    if (status == F8_OK)
+        status = f8_group_rejoin(rank->mesh);
+    return mesh_rank_note(rank, status);
+}
+
+static void fill(struct mesh_rank *rank, uint32_t step)
+{
+    for (uint32_t w = 0; w < MESH_WEIGHTS; w++) {
+        struct part part = part_of(rank, w);
+        float *shard = rank->shards + w * WEIGHT_AT;
+        struct range own =
+            cut(part.rows.end - part.rows.begin, rank->plan.dp, rank->number % rank->plan.dp);
+        for (uint32_t row = own.begin; row < own.end; row++)
+            for (uint32_t col = part.cols.begin; col < part.cols.end; col++)
+                *shard++ = element(&rank->plan, step, w, part.rows.begin + row, col);
+    }
+}
+
+/* The gathered part against the full weight, cast by the specification. */
+static int check(struct mesh_rank *rank, uint32_t step, uint32_t w, const struct f8_view *view)
+{
+    struct part part = part_of(rank, w);
+    float values[MAX_PART], scale = expected_scale(&rank->plan, step, w);
+    uint8_t codes[MAX_PART];
+    struct f8k_counts counts = {0};
+    size_t count = 0;
+    for (uint32_t row = part.rows.begin; row < part.rows.end; row++)
+        for (uint32_t col = part.cols.begin; col < part.cols.end; col++)
+            values[count++] = element(&rank->plan, step, w, row, col);
+    struct f8k_cast cast = {.src = values,
+        .dst = codes,
+        .count = count,
+        .scale = scale,
+        .dtype = F8K_F32,
+        .format = F8K_E4M3FN};
+    f8k_variant(0)->cast(&cast, &counts);
+    if (memcmp(view->scale, &scale, sizeof(scale)) == 0 && view->size == count &&
+        memcmp(view->data, codes, count) == 0)
+        return F8_OK;
+    (void)snprintf(rank->text, sizeof(rank->text), "step %u, %s: scale %a, not %a, or wrong bytes",
+        step, weights[w].name, (double)*view->scale, (double)scale);
+    return F8_EINTERNAL;
+}
+
+static int gather(struct mesh_rank *rank, uint32_t step, uint32_t w)
+{
+    struct f8_view view;
+    int status = step % 2 == 1 ? f8_pre_gather(rank->gathers, w) : F8_OK;
+    if (status == F8_OK)
+        status = f8_gather(rank->gathers, w, 0);
+    if (status == F8_OK)
+        status = f8_post_gather(rank->gathers, w, F8_FOREVER, &view, 1);
+    if (mesh_rank_note(rank, status) != F8_OK)
+        return status;
+    status = check(rank, step, w, &view);
+    return status == F8_OK ? mesh_rank_note(rank, f8_release(rank->gathers, w)) : status;
+}
+
+int mesh_rank_gather(struct mesh_rank *rank)
+{
+    int status = f8_gather(rank->gathers, 0, 0);
+    if (status == F8_OK)
+        status = f8_post_gather(rank->gathers, 0, F8_FOREVER, NULL, 0);
+    if (status == F8_OK)
+        status = f8_release(rank->gathers, 0);
+    return mesh_rank_note(rank, status);
+}
+
+typedef int collective_fn(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket);
+
+static int whole(struct mesh_rank *rank, collective_fn *collective)
+{
+    f8_ticket ticket;
+    int status = collective(rank->mesh, 0, &ticket);
+    if (status == F8_OK)
+        status = f8_wait(rank->mesh, ticket, F8_FOREVER);
+    return mesh_rank_note(rank, status);
+}
+
+int mesh_rank_whole(struct mesh_rank *rank)
+{
+    return whole(rank, f8_precompute);
+}
+
+int mesh_rank_steps(struct mesh_rank *rank)
+{
+    int status = F8_OK;
+    for (uint32_t step = 0; step < MESH_STEPS && status == F8_OK; step++) {
+        fill(rank, step);
+        status = mesh_rank_note(rank, f8_changed(rank->gathers, 0, MESH_WEIGHTS));
+        if (status == F8_OK && rank->plan.mode == MESH_PRECOMPUTE)
+            status = whole(rank, f8_precompute);
+        for (uint32_t w = 0; w < MESH_WEIGHTS && status == F8_OK; w++)
+            status = gather(rank, step, w);
+        if (status == F8_OK && rank->plan.mode == MESH_DELAYED)
+            status = whole(rank, f8_sync);
+    }
+    return status;
+}
+
+void mesh_rank_close(struct mesh_rank *rank)
+{
+    f8_close(rank->client);
+    rank->client = NULL;
+}
