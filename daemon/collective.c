@@ -101,8 +101,9 @@ static void warn_slow(struct collective *collective, const struct round_head *he
     char what[NAME_TEXT];
     collective_describe(group, head->run.kind, head->run.bucket, what, sizeof(what));
     if (head->complete)
-        log_warning("job %s, group %s: %s, collective %" PRIu64 ", waits for a free place",
-            group->job->name, group->name, what, head->run.number);
+        log_warning("job %s, group %s: %s, collective %" PRIu64 ", waits for %s", group->job->name,
+            group->name, what, head->run.number,
+            head->outside ? "the ranks of its amax group" : "a free place");
     for (uint32_t r = 0; r < group->world_size; r++)
         if (round_missing(collective->rounds, head->run.number, r))
             log_warning("job %s, group %s: %s, collective %" PRIu64 ", has waited for rank %u (pid "
@@ -360,6 +361,8 @@ int collective_pre_gather(struct member *member, uint32_t bucket, struct reason 
     int status = check_member(member, GROUP_SEALED, reason);
     if (status == F8_OK)
         status = check_bucket(member, bucket, reason);
+    if (status == F8_OK)
+        status = check_gathers(member->group, reason);
     if (status < 0)
         return status;
     status = round_prepare(member->group->collective->rounds, member->rank, bucket);

@@ -166,9 +166,37 @@ static void hand_over(struct collective *collective)
     free(forming);
 }
 
+/*
+ * The amax group that the weights name must be there, in all ranks, and still be open: its seal
+ * goes over the groups that are linked when it begins.
+ */
+static int check_names(struct collective *collective)
+{
+    const struct group *group = collective->group, *names = collective->names;
+    struct reason *reason = &collective->refusal;
+    struct round_head head;
+    if (!names)
+        return F8_OK;
+    bool seals = round_head(names->collective->rounds, &head) && head.running;
+    if (names->state == GROUP_SEALED || seals)
+        return reason_set(reason, F8_EORDER,
+            "amax group %s is %s already: seal group %s, whose weights name it, first", names->name,
+            names->state == GROUP_SEALED ? "sealed" : "being sealed", group->name);
+    for (uint32_t r = 0; r < group->world_size; r++) {
+        const struct member *member = group_member_of(group, r);
+        if (member->session && !group_member_for(names, member->session))
+            return reason_set(reason, F8_EINVAL,
+                "rank %u (pid %u) of group %s has not joined its amax group %s", r, member->pid,
+                group->name, names->name);
+    }
+    return F8_OK;
+}
+
 static void end_seal(struct collective *collective, int status)
 {
     struct group *group = collective->group;
+    if (status == F8_OK && group->state == GROUP_FORMING)
+        status = check_names(collective);
     if (status == F8_OK)
         status = prepare(collective);
     if (status == F8_OK && group->state == GROUP_FORMING) {
@@ -246,27 +274,6 @@ static bool any_shared(const struct weight_list *list)
         if (list->buckets[b].shared)
             return true;
     return false;
-}
-
-/* The amax group that the weights name must be there, in all ranks, and still be open. */
-static int check_names(struct collective *collective)
-{
-    const struct group *group = collective->group, *names = collective->names;
-    struct reason *reason = &collective->refusal;
-    if (!names)
-        return F8_OK;
-    if (names->state == GROUP_SEALED)
-        return reason_set(reason, F8_EORDER,
-            "amax group %s is sealed already: seal group %s, whose weights name it, first",
-            names->name, group->name);
-    for (uint32_t r = 0; r < group->world_size; r++) {
-        const struct member *member = group_member_of(group, r);
-        if (member->session && !group_member_for(names, member->session))
-            return reason_set(reason, F8_EINVAL,
-                "rank %u (pid %u) of group %s has not joined its amax group %s", r, member->pid,
-                group->name, names->name);
-    }
-    return F8_OK;
 }
 
 /* An amax group of others: its list follows from theirs, and it has no arena. */
