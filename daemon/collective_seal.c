@@ -306,10 +306,13 @@ static int link_names(struct collective *collective, struct group *names)
     struct reason *reason = &collective->refusal;
     if (!names)
         return F8_OK;
-    if (names->state == GROUP_SEALED)
+    /* A seal that runs has compared what was linked before it began. */
+    struct round_head head;
+    bool seals = round_head(names->collective->rounds, &head) && head.running;
+    if (names->state == GROUP_SEALED || seals)
         return reason_set(reason, F8_EORDER,
-            "amax group %s is sealed already: seal group %s, whose weights name it, first",
-            names->name, group->name);
+            "amax group %s is %s already: seal group %s, whose weights name it, first", names->name,
+            seals ? "being sealed" : "sealed", group->name);
     for (uint32_t r = 0; r < group->world_size; r++) {
         const struct member *member = group_member_of(group, r);
         if (member->session && !group_member_for(names, member->session))

@@ -58,6 +58,21 @@ static const char *walk_bucket(const struct walk *walk)
     return walk->source->list->buckets[walk_weight(walk)->bucket].name;
 }
 
+/* The amaxes of a bucket are exchanged at once, so its weights must have the same sources. */
+static int check_buckets(
+    const struct group *group, const struct member *member, struct reason *reason)
+{
+    struct walk before = walk_begin(group, member), walk = before;
+    for (; walk.source; before = walk, walk_next(&walk))
+        if (walk.source != before.source && strcmp(walk_bucket(&walk), walk_bucket(&before)) == 0)
+            return reason_set(reason, F8_EINVAL,
+                "amax group %s: rank %u (pid %u) has a bucket %.200s in group %s and in group %s: "
+                "give them different names",
+                group->name, member->rank, member->pid, walk_bucket(&walk), before.source->name,
+                walk.source->name);
+    return F8_OK;
+}
+
 static int check_source(
     const struct group *group, const struct group *source, struct reason *reason)
 {
@@ -161,6 +176,8 @@ int collective_compare_sources(struct collective *collective, struct weight_list
                 "group %s is the amax group of others, but rank %u (pid %u) registered weights in "
                 "it",
                 group->name, r, member->pid);
+        if (status == F8_OK)
+            status = check_buckets(group, member, reason);
         if (status == F8_OK)
             status = compare_rank(group, r, reason);
     }

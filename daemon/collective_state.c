@@ -149,6 +149,7 @@ int collective_take_state(struct collective *collective)
 {
     struct group *group = collective->group;
     load(group);
+    /* A source may be new, or have been without ranks, and know less than the others. */
     for (uint32_t w = 0; w < group->list->num_weights; w++)
         collective_push(collective, w);
     if (state_count(group->list) > 0)

@@ -8,11 +8,6 @@
 
 #include "status.h"
 
-void round_enter(struct rounds *rounds, uint32_t rank)
-{
-    rank_at(rounds, rank)->present = true;
-}
-
 static bool place_free(const struct rounds *rounds, uint32_t place)
 {
     const struct place *p = place_at(rounds, place);
@@ -79,7 +74,9 @@ static void end_use(struct rounds *rounds, uint32_t rank, uint32_t bucket)
 /* The first cause is kept. Whatever goes wrong besides a death ends what a death had let go on. */
 static void break_off(struct rounds *rounds, const struct round_cause *cause)
 {
-    bool death = cause->trouble == ROUND_RANK_DIED || cause->trouble == ROUND_RANK_LEFT;
+    /* A run that waits for another group might wait for the dead. */
+    bool death =
+        !rounds->paused && (cause->trouble == ROUND_RANK_DIED || cause->trouble == ROUND_RANK_LEFT);
     rounds->going_on = death && (rounds->going_on || !rounds->broken);
     if (rounds->broken)
         return;

@@ -9,8 +9,8 @@
  * Collective n runs when every rank has asked for its n-th and all asked for the same; one runs
  * at a time. Whatever goes wrong breaks the machine for good: what runs ends first, then all that
  * was asked is answered with the first cause. If it was a death or a leave, what all ranks had
- * asked for before still runs, in order, up to the first collective whose place a live rank holds:
- * after the break nothing waits for a rank.
+ * asked for before still runs, in order, up to the first collective whose place a live rank holds
+ * or that waits for another group: after the break nothing waits for a rank.
  */
 #ifndef F8_DAEMON_ROUND_H
 #define F8_DAEMON_ROUND_H

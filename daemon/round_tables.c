@@ -56,3 +56,8 @@ struct rounds *round_new(
     }
     return rounds;
 }
+
+void round_enter(struct rounds *rounds, uint32_t rank)
+{
+    rank_at(rounds, rank)->present = true;
+}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Faults that are planted in copies of daemon/round.c, each to be found by the explorer. Read by
-# rounds.cmake, which makes a test of each, and by round_plant.cmake, which makes the copy.
+# rounds.cmake, which makes a test of each, and by plant.cmake, which makes the copy.
 # round_fault(NAME "the invariant that must be reported" [[text in round.c]] [[text instead]])
 
 round_fault(held_place "a place is not written while it is held"

@@ -7,13 +7,13 @@ set(ROUND_REST ${ROUND_DIR}/round_query.c ${ROUND_DIR}/round_tables.c)
 add_library(round_plain STATIC ${ROUND_DIR}/round.c ${ROUND_REST})
 target_link_libraries(round_plain PUBLIC f8proto)
 
-foreach(suite test_round test_round_broken test_round_death)
+foreach(suite test_round test_round_broken test_round_death test_round_linked)
     f8_add_test(${suite} LABEL rounds SOURCES ${suite}.c lib/round_fixture.c LIBS round_plain)
 endforeach()
 
 # The model is linked to round.c as it is, and to copies with a fault each.
 add_library(round_model STATIC lib/round_ops.c lib/round_model.c lib/round_invariants.c
-    lib/round_explore.c lib/round_shapes.c)
+    lib/round_explore.c lib/round_shapes.c lib/explored.c)
 target_link_libraries(round_model PUBLIC f8proto)
 
 f8_add_test(test_round_explore LABEL rounds SOURCES test_round_explore.c
@@ -27,9 +27,9 @@ function(round_fault name invariant from to)
     set(test test_round_planted_${name})
     add_custom_command(
         OUTPUT ${copy}
-        COMMAND ${CMAKE_COMMAND} -DFAULT=${name} -DIN=${ROUND_DIR}/round.c -DOUT=${copy}
-            -P ${CMAKE_CURRENT_SOURCE_DIR}/round_plant.cmake
-        DEPENDS ${ROUND_DIR}/round.c round_faults.cmake round_plant.cmake
+        COMMAND ${CMAKE_COMMAND} -DFAULTS=round_faults.cmake -DFAULT=${name}
+            -DIN=${ROUND_DIR}/round.c -DOUT=${copy} -P ${CMAKE_CURRENT_SOURCE_DIR}/plant.cmake
+        DEPENDS ${ROUND_DIR}/round.c round_faults.cmake plant.cmake
         VERBATIM)
     f8_add_test(${test} LABEL rounds
         SOURCES test_round_planted.c ${copy} ${ROUND_REST} LIBS round_model)

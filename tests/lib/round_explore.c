@@ -8,15 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/round_tables.h"
+#include "tests/lib/explored.h"
 
 #define DEPTH_MAX 512
-
-/* The hashes of the states that were seen: open addressing; 0 is an empty cell. */
-struct visited {
-    uint64_t *cells; /* owned */
-    uint64_t mask, count;
-};
 
 /* A state on the path, and which of its events are still to be tried. */
 struct frame {
@@ -35,76 +29,12 @@ struct search {
     struct exploration *result; /* borrowed: the caller's */
 };
 
-static void *must_calloc(size_t count, size_t size)
-{
-    void *memory = calloc(count, size);
-    if (!memory) {
-        (void)fprintf(stderr, "round_explore: no memory for %zu x %zu bytes\n", count, size);
-        exit(EXIT_FAILURE);
-    }
-    return memory;
-}
-
-static bool put(struct visited *visited, uint64_t hash)
-{
-    for (uint64_t at = hash & visited->mask;; at = (at + 1) & visited->mask) {
-        if (visited->cells[at] == hash)
-            return false;
-        if (visited->cells[at] == 0) {
-            visited->cells[at] = hash;
-            visited->count++;
-            return true;
-        }
-    }
-}
-
-static void grow(struct visited *visited)
-{
-    struct visited larger = {.mask = visited->mask * 2 + 1};
-    larger.cells = must_calloc(larger.mask + 1, sizeof(*larger.cells));
-    for (uint64_t i = 0; i <= visited->mask; i++)
-        if (visited->cells[i] != 0)
-            (void)put(&larger, visited->cells[i]);
-    free(visited->cells);
-    *visited = larger;
-}
-
-static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size)
-{
-    const uint8_t *at = bytes;
-    for (; size > 0; size -= size < 8 ? size : 8, at += 8) {
-        uint64_t word = 0;
-        memcpy(&word, at, size < 8 ? size : 8);
-        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-        hash ^= hash >> 29;
-    }
-    return hash;
-}
-
-/*
- * A copy of the machine without what it will not read again: records and tags of collectives that
- * have ended, the last place of a shared bucket that nobody uses. Else one state counts as many.
- */
+/* A copy of the machine, of which two that behave alike are the same bytes. */
 static const void *canonical(struct search *search)
 {
     memcpy(search->scratch, search->model.rounds, search->block_size);
-    struct rounds *copy = (struct rounds *)search->scratch;
-    for (uint64_t n = copy->tail; n < copy->head + copy->depth; n++) {
-        memset(record_at(copy, n), 0, sizeof(struct record));
-        memset(tag_at(copy, n, 0), 0, MODEL_RANKS * sizeof(uint64_t));
-    }
-    for (uint64_t n = copy->head; n < copy->tail; n++)
-        for (uint32_t r = 0; r < MODEL_RANKS; r++)
-            if (rank_at(copy, r)->next <= n)
-                *tag_at(copy, n, r) = 0;
-    for (uint32_t b = 0; b < MODEL_BUCKETS; b++) {
-        bool used = copy->running;
-        for (uint32_t r = 0; r < MODEL_RANKS; r++)
-            used |= *use_at(copy, r, b) == USE_HELD;
-        if (!used && bucket_at(copy, b)->shared)
-            bucket_at(copy, b)->place = ROUND_NO_PLACE;
-    }
-    return copy;
+    make_canonical((struct rounds *)search->scratch);
+    return search->scratch;
 }
 
 /* Whether the present state is new. */
@@ -112,11 +42,7 @@ static bool enter_state(struct search *search)
 {
     uint64_t hash = hash_bytes(1, canonical(search), search->block_size);
     hash = hash_bytes(hash, &search->model.state, sizeof(search->model.state));
-    if (!put(&search->visited, hash ? hash : 1))
-        return false;
-    if (search->visited.count * 5 > search->visited.mask * 3)
-        grow(&search->visited);
-    return true;
+    return visited_put(&search->visited, hash);
 }
 
 static void save(struct search *search, uint32_t depth)
@@ -202,18 +128,18 @@ static void run(struct search *search, uint64_t states_max)
 
 void explore(const struct model_shape *shape, uint64_t states_max, struct exploration *ret_result)
 {
-    struct search search = {.result = ret_result, .visited = {.mask = (1u << 16) - 1}};
+    struct search search = {.result = ret_result};
     *ret_result = (struct exploration){0};
     model_init(&search.model, shape);
     search.block_size = round_size(search.model.rounds);
-    search.visited.cells = must_calloc(search.visited.mask + 1, sizeof(uint64_t));
+    visited_init(&search.visited);
     search.frames = must_calloc(DEPTH_MAX, sizeof(*search.frames));
     search.blocks = must_calloc(DEPTH_MAX, search.block_size);
     search.scratch = must_calloc(1, search.block_size);
     run(&search, states_max);
     ret_result->states = search.visited.count;
     ret_result->violation = search.model.violation;
-    free(search.visited.cells);
+    visited_done(&search.visited);
     free(search.frames);
     free(search.blocks);
     free(search.scratch);

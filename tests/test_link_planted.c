@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The explorer of links over a copy of a source with a fault of link_faults.cmake planted in it: it
+ * must report the invariant that the fault breaks, PLANTED_INVARIANT. Built once per fault.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/lib/link_explore.h"
+
+START_TEST(the_planted_fault_is_found)
+{
+    static struct link_exploration result;
+    for (const struct link_shape *shape = link_shapes; shape->name; shape++) {
+        link_explore(shape, UINT64_MAX, &result);
+        if (!result.violation)
+            continue;
+        (void)printf("%s: not so: \"%s\", after\n%s", shape->name, result.violation, result.path);
+        (void)fflush(stdout);
+        ck_assert_str_eq(result.violation, PLANTED_INVARIANT);
+        return;
+    }
+    ck_abort_msg("not found in any shape; expected: \"%s\"", PLANTED_INVARIANT);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("links, planted");
+    TCase *tcase = tcase_create("fault");
+    tcase_set_timeout(tcase, 300);
+    tcase_add_test(tcase, the_planted_fault_is_found);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
