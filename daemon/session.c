@@ -51,7 +51,7 @@ void session_free(struct session *session, bool died)
     if (session->waits_for)
         session_stop_waiting(session);
     if (session->member)
-        collective_leave(session->member, died);
+        collective_leave(session->member, died && !session->leaving);
     session_drop_regions(session);
     if (job)
         registry_leave_job(job);
@@ -172,12 +172,21 @@ static int check_role(
         return F8_OK;
     if (!session->greeted)
         return reason_set(reason, F8_EORDER, "the first request of a connection must be Hello");
-    if (body == F8__REQUEST__BODY_PING)
+    if (body == F8__REQUEST__BODY_PING || body == F8__REQUEST__BODY_GOODBYE)
         return F8_OK;
     if (session->admin != (body == F8__REQUEST__BODY_INSPECT))
         return reason_set(reason, F8_EPERM,
             session->admin ? "an operator's connection only inspects"
                            : "a trainer's connection may not inspect");
+    return F8_OK;
+}
+
+static int handle_goodbye(
+    struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    (void)incoming;
+    (void)answer;
+    session->leaving = true;
     return F8_OK;
 }
 
@@ -197,12 +206,19 @@ static session_handler *const handlers[] = {
     [F8__REQUEST__BODY_QUIESCE] = session_quiesce,
     [F8__REQUEST__BODY_WEIGHT_MOVE] = session_weight_move,
     [F8__REQUEST__BODY_INSPECT] = session_inspect,
+    [F8__REQUEST__BODY_GOODBYE] = handle_goodbye,
 };
+
+/* What nobody waits for is never answered, not even when it is refused. */
+static bool has_reply(F8__Request__BodyCase body)
+{
+    return body != F8__REQUEST__BODY_RELEASE && body != F8__REQUEST__BODY_GOODBYE;
+}
 
 static int dispatch(struct session *session, const struct incoming *incoming, struct answer *answer)
 {
     F8__Request__BodyCase body = incoming->request->body_case;
-    if (incoming->request->id == 0 && body != F8__REQUEST__BODY_RELEASE)
+    if (incoming->request->id == 0 && has_reply(body))
         return reason_set(&answer->reason, F8_EPROTO,
             "a request has the id 0: count from 1, 0 is for what has no reply");
     bool known = (size_t)body < sizeof(handlers) / sizeof(handlers[0]) && handlers[body];
@@ -221,8 +237,7 @@ bool session_handle(
     struct answer answer;
     answer_begin(&answer, request->id);
     int status = dispatch(session, &incoming, &answer);
-    /* A release is never answered, not even when it is refused: nobody waits for it. */
-    if (request->body_case == F8__REQUEST__BODY_RELEASE)
+    if (!has_reply(request->body_case))
         return false;
     if (status != SESSION_PENDING)
         answer_send(session, &answer, status);

@@ -18,6 +18,7 @@ struct session {
     struct session_peer peer;
     bool greeted;
     bool admin;
+    bool leaving;            /* it said goodbye: its end is no death */
     struct job *job;         /* borrowed: entered; NULL before Hello and for admins */
     struct member *member;   /* borrowed: the group's; NULL before it joined */
     struct region **regions; /* owned array of references; id - 1 is the index, NULL: free */
