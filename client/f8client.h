@@ -10,7 +10,7 @@
  *                 then per bucket f8_gather ... f8_post_gather ... use ... f8_release
  *     f8_close
  *
- * Results. Every int function returns F8_OK (0) or a negative F8_E... of proto/status.h. On
+ * Results. Every int function returns F8_OK (0) or a negative F8_E... of status.h. On
  * failure the ret_ outputs are untouched and f8_error_text() of the calling thread says what was
  * wrong, with names and values.
  *
@@ -195,7 +195,8 @@ struct f8_weight_desc {
     int power_of_two;               /* dynamic: round scales down to powers of two */
     float static_scale;             /* F8_STATIC: finite and > 0 */
     const struct f8_region *region; /* where the shard lies; may be NULL if the shard is empty */
-    uint64_t offset;                /* of the shard in the region, in bytes */
+    uint64_t offset;                /* of the shard in the region, in bytes: a multiple of the
+                                       element size */
 };
 
 /* One bucket: weights that are gathered together, such as those of one transformer block. */
@@ -235,9 +236,10 @@ F8_API int f8_seal(struct f8_group *group, const struct f8_seal_options *options
 typedef uint64_t f8_ticket;
 
 /*
- * Collective. Starts the batched computation of the scales of all dynamic weights: one amax per
- * weight, one reduction. Returns once it is sent. F8_EBUSY names a bucket that is being gathered
- * by this rank and not waited for; F8_ELIMIT: 16 tickets are open.
+ * Collective, and optional: without it each f8_gather finds its scales by itself. Starts the
+ * batched computation of the scales of all dynamic weights: one amax per weight, one reduction.
+ * Returns once it is sent. F8_EBUSY names a bucket that is being gathered by this rank and not
+ * waited for; F8_ELIMIT: 16 tickets are open.
  */
 F8_API int f8_precompute(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket);
 
@@ -268,7 +270,8 @@ F8_API int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_m
 struct f8_view {
     const void *data;   /* row-major, shape[0] rows; 4096-aligned; padding rows follow as zeros */
     uint64_t size;      /* bytes of data, without padding */
-    const float *scale; /* float8: data were cast as fp8(x * *scale); lies beside the data.
+    const float *scale; /* float8: data are fp8(x * *scale), so x is about data / *scale. Lies
+                           beside the data.
                            Raw flavours: NULL */
     uint32_t ndim;
     uint64_t shape[F8_MAX_DIMS];
