@@ -137,11 +137,26 @@ void channel_close_child(struct channel *channel)
     free(channel);
 }
 
+/* Without it, a process that ends right after closing would be taken for one that died. */
+static void say_goodbye(struct channel *channel)
+{
+    uint8_t packet[16];
+    F8__Goodbye goodbye = F8__GOODBYE__INIT;
+    F8__Request request = F8__REQUEST__INIT;
+    request.body_case = F8__REQUEST__BODY_GOODBYE;
+    request.goodbye = &goodbye;
+    /* If there is no room for it, the daemon sees no more than an end. */
+    (void)wire_send(channel->fd, packet, f8__request__pack(&request, packet), -1);
+}
+
 void channel_close(struct channel *channel)
 {
-    /* Closing alone would not end it while a forked child holds the socket too. */
-    if (channel && channel->fd >= 0)
+    if (channel && channel->fd >= 0) {
+        if (channel->daemon_pid && !channel->dead)
+            say_goodbye(channel);
+        /* Closing alone would not end it while a forked child holds the socket too. */
         shutdown(channel->fd, SHUT_RDWR);
+    }
     if (channel) {
         pthread_mutex_destroy(&channel->send_lock);
         pthread_mutex_destroy(&channel->lock);

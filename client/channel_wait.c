@@ -69,9 +69,13 @@ void channel_fail(struct channel *channel, int status, const char *text)
     if (channel->dead)
         return;
     channel->dead = status;
-    snprintf(channel->dead_text, sizeof(channel->dead_text),
-        "the connection to f8gatherd (pid %d) at %s is lost: %s", (int)channel->daemon_pid,
-        channel->socket, text);
+    if (channel->daemon_pid > 0)
+        snprintf(channel->dead_text, sizeof(channel->dead_text),
+            "the connection to f8gatherd (pid %d) at %s is lost: %s", (int)channel->daemon_pid,
+            channel->socket, text);
+    else /* before the greeting */
+        snprintf(channel->dead_text, sizeof(channel->dead_text),
+            "f8gatherd at %s did not take the connection: %s", channel->socket, text);
     channel->num_posts = 0;
     shutdown(channel->fd, SHUT_RDWR);
     for (struct waiter *w = channel->waiters; w; w = w->next)

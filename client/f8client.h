@@ -21,7 +21,7 @@
  *
  * Pipeline stages and replicas (HSDP) are groups of their own, side by side.
  *
- * Results. Every int function returns F8_OK (0) or a negative F8_E... of proto/status.h. On
+ * Results. Every int function returns F8_OK (0) or a negative F8_E... of status.h. On
  * failure the ret_ outputs are untouched and f8_error_text() of the calling thread says what was
  * wrong, with names and values.
  *
@@ -33,8 +33,8 @@
  *
  * Signals. A wait for other ranks (f8_seal, f8_wait, f8_post_gather, f8_quiesce) that a signal
  * handler ends returns F8_EINTR; nothing is lost, call it again. So does f8_precompute, f8_sync,
- * f8_invalidate, f8_pre_gather or f8_gather, in which case nothing was sent. Calls that the daemon answers at once
- * are not ended by signals.
+ * f8_invalidate, f8_pre_gather or f8_gather, in which case nothing was sent. Calls that the daemon
+ * answers at once are not ended by signals.
  *
  * Fork. In a forked child every call returns F8_EFORKED, and f8_close only frees. The gathered
  * weights are not mapped in the child.
@@ -228,7 +228,8 @@ struct f8_weight_desc {
      */
     const struct f8_group *amax_group;
     const struct f8_region *region; /* where the shard lies; may be NULL if the shard is empty */
-    uint64_t offset;                /* of the shard in the region, in bytes */
+    uint64_t offset;                /* of the shard in the region, in bytes: a multiple of the
+                                       element size */
 };
 
 /* One bucket: weights that are gathered together, such as those of one transformer block. */
@@ -302,8 +303,9 @@ F8_API int f8_export(struct f8_group *group, void **ret_data, size_t *ret_size);
 typedef uint64_t f8_ticket;
 
 /*
- * Collective. Starts the batched computation of the scales of all dynamic weights: one amax per
- * weight that names the group, one reduction. Returns once it is sent. F8_EBUSY names a bucket, of
+ * Collective, and optional: without it each f8_gather finds its scales by itself. Starts the
+ * batched computation of the scales of all dynamic weights: one amax per weight that names the
+ * group, one reduction. Returns once it is sent. F8_EBUSY names a bucket, of
  * this group or of one whose weights name it, that is being gathered by this rank and not waited
  * for; F8_ELIMIT: 16 tickets are open.
  */
@@ -349,7 +351,8 @@ F8_API int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_m
 struct f8_view {
     const void *data;   /* row-major, shape[0] rows; 4096-aligned; padding rows follow as zeros */
     uint64_t size;      /* bytes of data, without padding */
-    const float *scale; /* float8: data were cast as fp8(x * *scale); lies beside the data.
+    const float *scale; /* float8: data are fp8(x * *scale), so x is about data / *scale. Lies
+                           beside the data.
                            Raw flavours: NULL */
     uint32_t ndim;
     uint64_t shape[F8_MAX_DIMS];

@@ -222,7 +222,7 @@ static void read_burst(struct conn *conn)
             break;
         if (status > 0)
             status = serve_packet(conn, &packet);
-        if (status == F8_EPROTO)
+        if (status == F8_EPROTO && log_allows(&conn->context->strays, uv_now(conn->context->loop)))
             log_warning("pid %u (uid %u) sent a packet that is not of the protocol: disconnected",
                 conn->peer.pid, (unsigned)conn->peer.uid);
         if (status < 0) {
@@ -324,7 +324,8 @@ static int start_polls(struct conn *conn)
 /* A connection that could not be set up: nobody was told of it yet. */
 static void give_up(struct conn *conn, const char *why)
 {
-    log_error("a connection of pid %u is refused: %s", conn->peer.pid, why);
+    if (log_allows(&conn->context->refusals, uv_now(conn->context->loop)))
+        log_error("a connection of pid %u is refused: %s", conn->peer.pid, why);
     if (conn->session)
         session_free(conn->session, false);
     conn->session = NULL;
@@ -361,7 +362,8 @@ static bool refuse_surplus(struct conn_context *context, int fd)
     (void)send_packet(fd, context->packet, size, -1);
     /* Closing over an unread Hello would reach the peer as a reset, before our words. */
     (void)recv(fd, context->packet, F8_PROTO_MAX_PACKET, MSG_DONTWAIT);
-    log_warning("a connection is refused: %s", reason.text);
+    if (log_allows(&context->refusals, uv_now(context->loop)))
+        log_warning("a connection is refused: %s", reason.text);
     (void)close(fd);
     return true;
 }

@@ -9,6 +9,7 @@
 
 #include <uv.h>
 
+#include "daemon/log.h"
 #include "daemon/session.h"
 #include "daemon/unpack.h"
 
@@ -16,10 +17,11 @@ struct conn;
 
 /* What all connections share; outlives them. */
 struct conn_context {
-    uv_loop_t *loop;                 /* borrowed */
-    const struct config *config;     /* borrowed */
-    struct session_context *session; /* borrowed; its link is conn_session_link */
-    struct conn *first;              /* borrowed: all that are open */
+    uv_loop_t *loop;                   /* borrowed */
+    const struct config *config;       /* borrowed */
+    struct session_context *session;   /* borrowed; its link is conn_session_link */
+    struct conn *first;                /* borrowed: all that are open */
+    struct log_limit refusals, strays; /* connections, packets */
     struct unpack unpack;
     uint8_t *packet; /* owned: F8_PROTO_MAX_PACKET bytes, for one packet in or out at a time */
 };

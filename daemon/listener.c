@@ -70,7 +70,8 @@ static int bind_and_listen(int fd, const struct sockaddr_un *address, struct rea
 /* Out of descriptors: take the connection with the spare one, and let it go. */
 static void refuse_one(struct listener *listener)
 {
-    log_error("out of file descriptors: a connection is refused (raise LimitNOFILE)");
+    if (log_allows(&listener->refusals, uv_now(listener->poll.loop)))
+        log_error("out of file descriptors: a connection is refused (raise LimitNOFILE)");
     (void)close(listener->spare);
     int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd >= 0)

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 #include <uv.h>
 
+#include "daemon/log.h"
 #include "daemon/reason.h"
 
 struct listener {
@@ -18,6 +19,7 @@ struct listener {
     const char *path; /* borrowed: from config */
     dev_t device;     /* of the socket that we made there */
     ino_t inode;
+    struct log_limit refusals;
     void (*accepted)(void *owner, int fd); /* takes over the descriptor */
     void *owner;                           /* borrowed */
 };

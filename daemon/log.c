@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,10 @@
 #include <unistd.h>
 
 #define LINE_SIZE 1024
+
+/* Of a log_limit. */
+#define LIMIT_LINES     10
+#define LIMIT_WINDOW_MS 10000
 
 static const struct {
     enum log_level level;
@@ -116,4 +119,17 @@ void log_line(enum log_level level, const char *format, ...)
         write_line(LOG_LEVEL_WARNING, note);
     }
     write_line(level, message);
+}
+
+bool log_allows(struct log_limit *limit, uint64_t now)
+{
+    if (now - limit->since >= LIMIT_WINDOW_MS) {
+        if (limit->left_out > 0)
+            log_warning("%u lines such as the next one were left out", limit->left_out);
+        *limit = (struct log_limit){.since = now};
+    }
+    bool allowed = limit->written < LIMIT_LINES;
+    limit->written += allowed;
+    limit->left_out += !allowed;
+    return allowed;
 }

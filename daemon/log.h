@@ -8,6 +8,9 @@
 #ifndef F8_DAEMON_LOG_H
 #define F8_DAEMON_LOG_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 enum log_level {
     LOG_LEVEL_ERROR = 3, /* syslog's numbers */
     LOG_LEVEL_WARNING = 4,
@@ -20,6 +23,15 @@ void log_set_level(enum log_level level);
 
 /* "error", "warning", "info" or "debug" to its level; -1 for another word. */
 int log_level_parse(const char *word);
+
+/* For a line that peers can cause at will. Zero-initialise. */
+struct log_limit {
+    uint64_t since; /* loop time, ms */
+    unsigned written, left_out;
+};
+
+/* Whether the line may be written now: ten in ten seconds. Says first how many were left out. */
+bool log_allows(struct log_limit *limit, uint64_t now);
 
 __attribute__((format(printf, 2, 3))) void log_line(enum log_level level, const char *format, ...);
 

@@ -59,7 +59,7 @@ void session_free(struct session *session, bool died)
     while (session->members) {
         struct member *member = session->members;
         session->members = member->sibling;
-        collective_leave(member, died);
+        collective_leave(member, died && !session->leaving);
     }
     collective_let_go(collective, held);
     session_drop_regions(session);
@@ -184,13 +184,22 @@ static int check_role(
         return F8_OK;
     if (!session->greeted)
         return reason_set(reason, F8_EORDER, "the first request of a connection must be Hello");
-    if (body == F8__REQUEST__BODY_PING)
+    if (body == F8__REQUEST__BODY_PING || body == F8__REQUEST__BODY_GOODBYE)
         return F8_OK;
     bool operators = body == F8__REQUEST__BODY_INSPECT || body == F8__REQUEST__BODY_IMPORT;
     if (session->admin != operators && body != F8__REQUEST__BODY_EXPORT)
         return reason_set(reason, F8_EPERM,
             session->admin ? "an operator's connection only inspects, exports and imports"
                            : "a trainer's connection may not inspect or import");
+    return F8_OK;
+}
+
+static int handle_goodbye(
+    struct session *session, const struct incoming *incoming, struct answer *answer)
+{
+    (void)incoming;
+    (void)answer;
+    session->leaving = true;
     return F8_OK;
 }
 
@@ -214,12 +223,19 @@ static session_handler *const handlers[] = {
     [F8__REQUEST__BODY_INVALIDATE] = session_invalidate,
     [F8__REQUEST__BODY_EXPORT] = session_export,
     [F8__REQUEST__BODY_IMPORT] = session_import,
+    [F8__REQUEST__BODY_GOODBYE] = handle_goodbye,
 };
+
+/* What nobody waits for is never answered, not even when it is refused. */
+static bool has_reply(F8__Request__BodyCase body)
+{
+    return body != F8__REQUEST__BODY_RELEASE && body != F8__REQUEST__BODY_GOODBYE;
+}
 
 static int dispatch(struct session *session, const struct incoming *incoming, struct answer *answer)
 {
     F8__Request__BodyCase body = incoming->request->body_case;
-    if (incoming->request->id == 0 && body != F8__REQUEST__BODY_RELEASE)
+    if (incoming->request->id == 0 && has_reply(body))
         return reason_set(&answer->reason, F8_EPROTO,
             "a request has the id 0: count from 1, 0 is for what has no reply");
     bool known = (size_t)body < sizeof(handlers) / sizeof(handlers[0]) && handlers[body];
@@ -238,8 +254,7 @@ bool session_handle(
     struct answer answer;
     answer_begin(&answer, request->id);
     int status = dispatch(session, &incoming, &answer);
-    /* A release is never answered, not even when it is refused: nobody waits for it. */
-    if (request->body_case == F8__REQUEST__BODY_RELEASE)
+    if (!has_reply(request->body_case))
         return false;
     if (status != SESSION_PENDING)
         answer_send(session, &answer, status);

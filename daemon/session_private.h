@@ -18,6 +18,7 @@ struct session {
     struct session_peer peer;
     bool greeted;
     bool admin;
+    bool leaving;           /* it said goodbye: its end is no death */
     struct job *job;        /* borrowed: entered; NULL before Hello and for admins */
     struct member *members; /* borrowed: its memberships, the latest first; by ->sibling */
     uint32_t num_members;

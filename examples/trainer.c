@@ -11,7 +11,7 @@ static void check(int status, const char *call)
 {
     if (status == F8_OK)
         return;
-    fprintf(stderr, "%s: %s: %s\n", call, f8_status_text(status), f8_error_text());
+    fprintf(stderr, "%s: %s: %s\n", call, f8_status_name(status), f8_error_text());
     exit(EXIT_FAILURE);
 }
 #define CHECK(call) check(call, #call)

@@ -112,6 +112,23 @@ START_TEST(unread_lines_are_dropped)
 }
 END_TEST
 
+START_TEST(floods_are_counted)
+{
+    struct log_limit limit = {0};
+    unsigned allowed = 0;
+    for (int i = 0; i < 1000; i++)
+        allowed += log_allows(&limit, 50000);
+    ck_assert_uint_eq(allowed, 10);
+    ck_assert(!log_allows(&limit, 50000 + 9999));
+    ck_assert_str_eq(logged(), "");
+    ck_assert(log_allows(&limit, 50000 + 10000));
+    ck_assert_str_eq(
+        logged(), "f8gatherd: warning: 991 lines such as the next one were left out\n");
+    ck_assert(log_allows(&limit, 70000)); /* nothing was left out in between */
+    ck_assert_str_eq(logged(), "");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("log");
@@ -122,6 +139,7 @@ int main(void)
     tcase_add_test(tcase, levels_drop_lines);
     tcase_add_test(tcase, peers_cannot_forge_lines);
     tcase_add_test(tcase, unread_lines_are_dropped);
+    tcase_add_test(tcase, floods_are_counted);
     suite_add_tcase(suite, tcase);
 
     SRunner *runner = srunner_create(suite);

@@ -380,7 +380,8 @@ static bool serve_once(
         withheld[(*num_withheld)++] = request;
         return true;
     }
-    if (request->body_case != F8__REQUEST__BODY_RELEASE)
+    if (request->body_case != F8__REQUEST__BODY_RELEASE &&
+        request->body_case != F8__REQUEST__BODY_GOODBYE)
         answer(daemon, fd, request);
     fake_free(request);
     return true;

@@ -169,7 +169,8 @@ static void other_uids_operator(struct scene *scene)
 
 static const struct misuse rows[] = {
     {"too many connections", CONNECTED, connections, F8_ELIMIT,
-        "the daemon has 2 connections, the limit (--max-connections)", {"--max-connections", "2"}},
+        "did not take the connection: the daemon has 2 connections, the limit (--max-connections)",
+        {"--max-connections", "2"}},
     {"too many jobs", CONNECTED, jobs, F8_ELIMIT,
         "job other is one more than the limit of 1 jobs (--max-jobs)", {"--max-jobs", "1"}},
     {"too many ranks", CONNECTED, world_size, F8_EINVAL,

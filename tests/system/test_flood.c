@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Much at once: a client that asks thousands of times and does not read is stopped, alone, and
- * later gets every reply once; and a thousand buckets are gathered before the first is waited for.
+ * later gets every reply once; a thousand buckets are gathered before the first is waited for; and
+ * garbage without end leaves few lines in the log.
  */
 #include <check.h>
 #include <errno.h>
@@ -173,12 +174,46 @@ START_TEST(many_with_little_credit)
 }
 END_TEST
 
+/* ---- log ---- */
+
+/* Lines of the log that have the text. */
+static int count_lines(const struct test_daemon *daemon, const char *text)
+{
+    char line[2048];
+    int count = 0;
+    FILE *log = fopen(daemon->log, "re");
+    ck_assert_ptr_nonnull(log);
+    while (fgets(line, sizeof(line), log))
+        count += strstr(line, text) != NULL;
+    (void)fclose(log);
+    return count;
+}
+
+START_TEST(log_is_not_flooded)
+{
+    struct test_daemon daemon;
+    struct raw_client raw;
+    test_daemon_start(&daemon, NULL);
+    for (int i = 0; i < 200; i++) {
+        raw_open(&raw, &daemon);
+        (void)raw_send_bytes(&raw, "\xff", 1, NULL, 0);
+        ck_assert_ptr_null(raw_receive(&raw, NULL));
+        raw_close(&raw);
+    }
+    int lines = count_lines(&daemon, "a packet that is not of the protocol");
+    ck_assert_int_ge(lines, 1);
+    ck_assert_int_lt(lines, 150); /* ten in any ten seconds, on any machine */
+    test_daemon_stop(&daemon);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("flood");
     TCase *tcase = tcase_create("flood");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, credit_exceeded);
+    tcase_add_test(tcase, log_is_not_flooded);
     tcase_add_test(tcase, many_by_one_thread);
     tcase_add_test(tcase, many_with_little_credit);
     suite_add_tcase(suite, tcase);
