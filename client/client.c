@@ -22,13 +22,11 @@ int client_enter(const struct f8_client *client)
 
 int client_check_name(const char *what, const char *name)
 {
-    size_t length = name ? strnlen(name, F8_PROTO_MAX_NAME + 1) : 0;
-    if (length == 0)
+    char buffer[F8_PROTO_FAULT_SIZE];
+    if (!name || name[0] == '\0')
         return error_set(F8_EINVAL, "the %s's name is missing or empty", what);
-    if (length > F8_PROTO_MAX_NAME)
-        return error_set(F8_EINVAL, "the %s's name \"%.40s...\" is longer than %d bytes", what,
-            name, F8_PROTO_MAX_NAME);
-    return F8_OK;
+    const char *fault = f8_proto_name_fault(name, buffer);
+    return fault ? error_set(F8_EINVAL, "the %s's name %s", what, fault) : F8_OK;
 }
 
 int f8_connect(const struct f8_connect_options *options, struct f8_client **ret_client)

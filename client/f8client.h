@@ -25,6 +25,9 @@
  * failure the ret_ outputs are untouched and f8_error_text() of the calling thread says what was
  * wrong, with names and values.
  *
+ * Names. Of jobs, groups, weights and buckets: 1 to 255 bytes of UTF-8 without control characters;
+ * F8_EINVAL otherwise.
+ *
  * Threads. Any thread may call any function at any time, except f8_close, which must be the last
  * call on its client. A thread that waits never blocks another thread's call.
  *

@@ -36,6 +36,7 @@ __attribute__((format(printf, 2, 3))) static void append(
     va_start(args, format);
     (void)vsnprintf(reason->text + used, REASON_SIZE - used, format, args);
     va_end(args);
+    reason_trim(reason);
 }
 
 /* "rank 1 (pid 4711)", "rank 1 (pid 4711, not re-joined)", or "rank 1 (not there)". */

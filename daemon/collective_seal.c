@@ -276,8 +276,8 @@ static int start_reserve(struct collective *collective)
         return F8_OK;
     }
     drop_arena(group);
-    char what[REASON_SIZE / 4];
-    (void)snprintf(what, sizeof(what), "the arena of group %.80s", group->name);
+    char what[F8_PROTO_MAX_NAME + 32];
+    (void)snprintf(what, sizeof(what), "the arena of group %s", group->name);
     int status =
         registry_charge_arena(group->job, what, collective->layout.size, &collective->refusal);
     if (status < 0)

@@ -46,6 +46,7 @@ struct packet {
     size_t size;
     int fds[MAX_FDS];
     uint32_t num_fds;
+    bool lost_fds; /* some could not be received */
 };
 
 static void conn_close(struct conn *conn, bool died);
@@ -157,6 +158,15 @@ static void close_fds(const struct packet *packet)
         (void)close(packet->fds[i]);
 }
 
+/*
+ * Whether a failed recvmsg may be followed by packets. A reset is told once, when the peer closed
+ * with replies unread; what it had sent before is still there.
+ */
+static bool is_transient(int error)
+{
+    return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ECONNRESET;
+}
+
 /* One recvmsg: 1 for a packet, 0 for none now, F8_ECONN at the end, F8_EPROTO. */
 static int receive_packet(struct conn *conn, struct packet *packet)
 {
@@ -171,11 +181,14 @@ static int receive_packet(struct conn *conn, struct packet *packet)
         .msg_controllen = sizeof(control.room)};
     ssize_t n = recvmsg(conn->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (n < 0)
-        return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : F8_ECONN;
+        return is_transient(errno) ? 0 : F8_ECONN;
     packet->num_fds = 0;
     take_fds(&message, packet);
     packet->size = (size_t)n;
-    bool whole = !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+    /* Cut descriptors with room left: it is us who have none for them. */
+    packet->lost_fds = (message.msg_flags & MSG_CTRUNC) && packet->num_fds < MAX_FDS;
+    bool whole =
+        !(message.msg_flags & MSG_TRUNC) && (packet->lost_fds || !(message.msg_flags & MSG_CTRUNC));
     if (whole && n > 0)
         return 1;
     /* A packet of no bytes is taken for the end; even it may have brought descriptors. */
@@ -191,7 +204,8 @@ static int serve_packet(struct conn *conn, const struct packet *packet)
         f8__request__unpack(&context->unpack.allocator, packet->size, context->packet);
     if (request) {
         conn->open++;
-        if (!session_handle(conn->session, request, packet->fds, packet->num_fds))
+        uint32_t num_fds = packet->lost_fds ? SESSION_FDS_LOST : packet->num_fds;
+        if (!session_handle(conn->session, request, packet->fds, num_fds))
             conn->open--;
     }
     unpack_reset(&context->unpack);
@@ -222,8 +236,14 @@ static void read_burst(struct conn *conn)
 static void on_socket(uv_poll_t *poll, int status, int events)
 {
     struct conn *conn = poll->data;
-    if (status < 0 || conn->broken) {
+    /* A status is a reset, and the poll has stopped: what came before it may still be read. */
+    if (conn->broken || (status < 0 && !may_read(conn))) {
         conn_close(conn, peer_is_dying(&conn->peer));
+        return;
+    }
+    if (status < 0) {
+        conn->events = 0;
+        read_burst(conn);
         return;
     }
     if (events & UV_WRITABLE)
@@ -238,9 +258,15 @@ static void on_socket(uv_poll_t *poll, int status, int events)
 
 static void on_death(uv_poll_t *poll, int status, int events)
 {
+    struct conn *conn = poll->data;
+    struct packet packet;
     (void)status;
     (void)events;
-    conn_close(poll->data, true);
+    /* What it asked for before it died still counts. */
+    while (may_read(conn) && receive_packet(conn, &packet) > 0)
+        if (serve_packet(conn, &packet) < 0)
+            break;
+    conn_close(conn, true);
 }
 
 static void on_handle_closed(uv_handle_t *handle)
@@ -351,8 +377,10 @@ void conn_open(struct conn_context *context, int fd)
     }
     conn->context = context;
     conn->fd = fd;
-    if (peer_identify(&conn->peer, fd) < 0) {
-        give_up(conn, "its process is gone");
+    int status = peer_identify(&conn->peer, fd);
+    if (status < 0) {
+        give_up(conn, status == F8_ELIMIT ? "out of file descriptors (raise LimitNOFILE)"
+                                          : "its process is gone");
         return;
     }
     struct session_peer peer = {.uid = conn->peer.uid,

@@ -94,6 +94,7 @@ int listener_open(
     struct listener *listener, uv_loop_t *loop, const char *path, struct reason *reason)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct stat st;
     (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
     listener->fd = -1;
     listener->path = path;
@@ -112,6 +113,10 @@ int listener_open(
         (void)close(fd);
         return status;
     }
+    if (lstat(path, &st) == 0) {
+        listener->device = st.st_dev;
+        listener->inode = st.st_ino;
+    }
     listener->fd = fd;
     listener->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     listener->poll.data = listener;
@@ -127,10 +132,19 @@ static void on_closed(uv_handle_t *handle)
     listener->fd = -1;
 }
 
+/* Another daemon listens at the path if somebody removed our socket: it is not ours any more. */
+static bool path_is_ours(const struct listener *listener)
+{
+    struct stat st;
+    return lstat(listener->path, &st) == 0 && st.st_dev == listener->device &&
+           st.st_ino == listener->inode;
+}
+
 void listener_close(struct listener *listener)
 {
     if (listener->fd < 0 || uv_is_closing((uv_handle_t *)&listener->poll))
         return;
-    (void)unlink(listener->path);
+    if (path_is_ours(listener))
+        (void)unlink(listener->path);
     uv_close((uv_handle_t *)&listener->poll, on_closed);
 }

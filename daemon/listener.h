@@ -6,6 +6,7 @@
 #ifndef F8_DAEMON_LISTENER_H
 #define F8_DAEMON_LISTENER_H
 
+#include <sys/types.h>
 #include <uv.h>
 
 #include "daemon/reason.h"
@@ -15,6 +16,8 @@ struct listener {
     int fd;           /* owned; -1: closed */
     int spare;        /* owned: given up for a moment to refuse when descriptors run out */
     const char *path; /* borrowed: from config */
+    dev_t device;     /* of the socket that we made there */
+    ino_t inode;
     void (*accepted)(void *owner, int fd); /* takes over the descriptor */
     void *owner;                           /* borrowed */
 };
@@ -23,7 +26,7 @@ struct listener {
 int listener_open(
     struct listener *listener, uv_loop_t *loop, const char *path, struct reason *reason);
 
-/* Stops, and removes the path; the poll handle closes on the loop. */
+/* Stops, and removes the path if it is still ours; the poll handle closes on the loop. */
 void listener_close(struct listener *listener);
 
 #endif

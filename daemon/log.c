@@ -8,6 +8,7 @@
 #include "log.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@ static const struct {
 #define NUM_LEVELS (sizeof(levels) / sizeof(levels[0]))
 
 static enum log_level max_level = LOG_LEVEL_INFO;
+static unsigned missing; /* lines since the last one that was written */
 
 void log_set_level(enum log_level level)
 {
@@ -71,9 +73,29 @@ static void replace_controls(char *text)
             *text = '?';
 }
 
+/* Whether a line can be written at once: a pipe that nobody reads fills up and would stop us. */
+static bool stderr_takes_a_line(void)
+{
+    struct pollfd poll_fd = {.fd = STDERR_FILENO, .events = POLLOUT};
+    return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLOUT);
+}
+
+static void write_line(enum log_level level, const char *message)
+{
+    char line[LINE_SIZE + 64];
+    int length;
+    if (stderr_is_journal())
+        length = snprintf(line, sizeof(line), "<%d>%s\n", (int)level, message);
+    else
+        length = snprintf(line, sizeof(line), "f8gatherd: %s: %s\n", level_word(level), message);
+    /* There is nobody to tell that stderr takes no line. */
+    ssize_t written = write(STDERR_FILENO, line, (size_t)length);
+    (void)written;
+}
+
 void log_line(enum log_level level, const char *format, ...)
 {
-    char message[LINE_SIZE], line[LINE_SIZE + 64];
+    char message[LINE_SIZE];
     va_list args;
     if (level > max_level)
         return;
@@ -83,12 +105,15 @@ void log_line(enum log_level level, const char *format, ...)
     va_end(args);
     replace_controls(message);
 
-    int length;
-    if (stderr_is_journal())
-        length = snprintf(line, sizeof(line), "<%d>%s\n", (int)level, message);
-    else
-        length = snprintf(line, sizeof(line), "f8gatherd: %s: %s\n", level_word(level), message);
-    /* There is nobody to tell that stderr takes no line. */
-    ssize_t written = write(STDERR_FILENO, line, (size_t)length);
-    (void)written;
+    if (!stderr_takes_a_line()) {
+        missing++;
+        return;
+    }
+    if (missing > 0) {
+        char note[64];
+        (void)snprintf(note, sizeof(note), "%u lines are missing here: nobody read them", missing);
+        missing = 0;
+        write_line(LOG_LEVEL_WARNING, note);
+    }
+    write_line(level, message);
 }

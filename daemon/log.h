@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One line of log to stderr, with its priority in the form that journald reads where stderr is
- * the journal, and as a word elsewhere. Called from the loop's thread by every room.
+ * the journal, and as a word elsewhere. A line that stderr does not take at once is left out, and
+ * the next one says so: a reader that stops must not stop the daemon. SIGPIPE must be ignored.
+ * Called from the loop's thread by every room.
  */
 #ifndef F8_DAEMON_LOG_H
 #define F8_DAEMON_LOG_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* f8gatherd: reads its settings and serves. The only place that ends the process. */
+#include <signal.h>
 #include <stdlib.h>
 
 #include "daemon/config.h"
@@ -21,6 +22,7 @@ int main(int argc, char **argv)
     if (action == CONFIG_EXIT)
         return EXIT_SUCCESS;
     log_set_level(config.log_level);
+    (void)signal(SIGPIPE, SIG_IGN); /* the reader of the log may end before us */
     if (server_run(&config, &reason) < 0) {
         log_error("%s", reason.text);
         return EXIT_FAILURE;

@@ -9,8 +9,7 @@
 #include <stdint.h>
 
 struct names {
-    char **slots;      /* owned, each string owned; open addressing, NULL is free */
-    uint32_t capacity; /* 0 or a power of two */
+    void *tree; /* owned, as its strings are: tsearch's; NULL is empty */
     uint32_t count;
 };
 

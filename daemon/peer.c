@@ -40,6 +40,8 @@ int peer_identify(struct peer *peer, int socket)
     peer->gid = credentials.gid;
     peer->pid = (uint32_t)credentials.pid;
     peer->pidfd = open_pidfd(socket, credentials.pid);
+    if (peer->pidfd < 0 && (errno == EMFILE || errno == ENFILE))
+        return F8_ELIMIT;
     return peer->pidfd < 0 && errno == ESRCH ? F8_ECONN : F8_OK;
 }
 
@@ -57,7 +59,7 @@ static bool is_exiting(uint32_t pid)
     (void)snprintf(path, sizeof(path), "/proc/%u/stat", pid);
     FILE *file = fopen(path, "re");
     if (!file)
-        return true;
+        return errno == ENOENT;
     bool read = fgets(line, sizeof(line), file) != NULL;
     (void)fclose(file);
     /* The name in parentheses may hold anything; flags are the seventh field after it. */

@@ -19,7 +19,10 @@ struct peer {
     int pidfd; /* owned; -1 where the kernel or a pid namespace does not give one */
 };
 
-/* Reads the credentials of a connected socket. F8_ECONN if the process is gone already. */
+/*
+ * Reads the credentials of a connected socket. F8_ECONN if the process is gone already, F8_ELIMIT
+ * if there is no descriptor left to watch it with.
+ */
 int peer_identify(struct peer *peer, int socket);
 
 /* Closes the pidfd. */

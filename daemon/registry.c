@@ -163,6 +163,7 @@ static void append_holdings(const struct registry *registry, uid_t uid, struct r
     if (held_elsewhere(registry, uid) > 0 && used < REASON_SIZE)
         (void)snprintf(reason->text + used, REASON_SIZE - used, "; stored states have %.1f MiB",
             mib(held_elsewhere(registry, uid)));
+    reason_trim(reason);
 }
 
 int registry_check_room(const struct registry *registry, uid_t uid, const char *what,

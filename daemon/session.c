@@ -104,15 +104,11 @@ static int check_version(const F8__Hello *hello, struct reason *reason)
         F8_PROTO_MINOR);
 }
 
-static int check_name(const char *what, const char *name, struct reason *reason)
+int session_check_name(const char *what, const char *name, struct reason *reason)
 {
-    size_t length = strlen(name);
-    if (length == 0)
-        return reason_set(reason, F8_EINVAL, "the name of the %s is empty", what);
-    if (length > F8_PROTO_MAX_NAME)
-        return reason_set(reason, F8_EINVAL, "the name of the %s has %zu bytes, the limit is %d",
-            what, length, F8_PROTO_MAX_NAME);
-    return F8_OK;
+    char buffer[F8_PROTO_FAULT_SIZE];
+    const char *fault = f8_proto_name_fault(name, buffer);
+    return fault ? reason_set(reason, F8_EINVAL, "the name of the %s %s", what, fault) : F8_OK;
 }
 
 /* A client that names what it can do must be able to map what this daemon hands out. */
@@ -129,7 +125,7 @@ static int check_capabilities(const F8__Hello *hello, struct reason *reason)
 
 static int greet_trainer(struct session *session, const F8__Hello *hello, struct reason *reason)
 {
-    int status = check_name("job", hello->job, reason);
+    int status = session_check_name("job", hello->job, reason);
     if (status == F8_OK)
         status = check_capabilities(hello, reason);
     if (status < 0)

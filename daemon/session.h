@@ -47,6 +47,9 @@ struct session *session_new(
 /* The client is gone: its ranks leave, its regions go. Nothing is sent any more. */
 void session_free(struct session *session, bool died);
 
+/* In place of the number of descriptors: they came, but this process has no room for them. */
+#define SESSION_FDS_LOST UINT32_MAX
+
 /*
  * Serves a request; `fds` are the descriptors that came with it, the caller's to close. True if a
  * reply was sent or will be, false for a release, which has none.

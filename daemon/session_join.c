@@ -22,10 +22,9 @@ static int check_join(const struct session *session, const F8__Join *join, struc
     const struct config *config = registry_config(session->context->registry);
     if (session->waits_for)
         return reason_set(reason, F8_EORDER, "a join of this client is under way");
-    if (join->group[0] == '\0' || strnlen(join->group, F8_PROTO_MAX_NAME + 1) > F8_PROTO_MAX_NAME)
-        return reason_set(reason, F8_EINVAL,
-            "the name of the group has %zu bytes, allowed are 1 to %d", strlen(join->group),
-            F8_PROTO_MAX_NAME);
+    int status = session_check_name("group", join->group, reason);
+    if (status < 0)
+        return status;
     if (join->world_size < 1 || join->world_size > config->max_ranks)
         return reason_set(reason, F8_EINVAL,
             "group %s: world size %u is not from 1 to %u (--max-ranks)", join->group,

@@ -92,6 +92,8 @@ session_handler session_inspect;
 /* session.c: the member, if this client has joined the group. F8_ENOENT. */
 int session_member(const struct session *session, uint32_t group, struct member **ret_member,
     struct reason *reason);
+/* Whether a job or group may be called so: F8_EINVAL. */
+int session_check_name(const char *what, const char *name, struct reason *reason);
 /* Begins an answer; ends it with its status and sends it. */
 void answer_begin(struct answer *answer, uint64_t id);
 void answer_send(struct session *session, struct answer *answer, int status);

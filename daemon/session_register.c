@@ -61,6 +61,11 @@ static int take_region(
 int session_region_add(
     struct session *session, const struct incoming *incoming, struct answer *answer)
 {
+    if (incoming->num_fds == SESSION_FDS_LOST)
+        return reason_set(&answer->reason, F8_ELIMIT,
+            "the daemon is out of file descriptors and could not take the region's: raise its "
+            "limit "
+            "on open files (LimitNOFILE)");
     if (incoming->num_fds != 1)
         return reason_set(&answer->reason, F8_EREGION,
             "the region came with %u descriptors, it takes exactly one", incoming->num_fds);
@@ -205,7 +210,10 @@ static int add_weight(const struct session *session, struct member *member,
     struct weight_list *list = member->list;
     struct weight weight;
     uint32_t limit = registry_config(session->context->registry)->max_weights;
-    int status = convert_weight(message, &weight, reason);
+    /* First of all, because the texts of other errors repeat the name. */
+    int status = weights_check_name("weight", list->num_weights, message->name, reason);
+    if (status == F8_OK)
+        status = convert_weight(message, &weight, reason);
     if (status == F8_OK && member_reserve(member, list->num_weights + 1) < 0)
         status = reason_set(reason, F8_ENOMEM, "out of memory registering %s", message->name);
     if (status == F8_OK)

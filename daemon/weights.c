@@ -66,16 +66,12 @@ char *weight_shape_text(const struct weight *weight, char *buffer, size_t size)
     return buffer;
 }
 
-static int check_name(const char *what, const char *name, struct reason *reason)
+int weights_check_name(const char *what, uint32_t index, const char *name, struct reason *reason)
 {
-    size_t length = strlen(name);
-    if (length == 0)
-        return reason_set(reason, F8_EINVAL, "a %s has an empty name", what);
-    if (length > F8_PROTO_MAX_NAME)
-        return reason_set(reason, F8_EINVAL,
-            "the name of %s %.40s... has %zu bytes, the limit is %d", what, name, length,
-            F8_PROTO_MAX_NAME);
-    return F8_OK;
+    char buffer[F8_PROTO_FAULT_SIZE];
+    const char *fault = f8_proto_name_fault(name, buffer);
+    return fault ? reason_set(reason, F8_EINVAL, "the name of %s %u %s", what, index, fault)
+                 : F8_OK;
 }
 
 /* Fills in rows and cols. */
@@ -132,9 +128,7 @@ static int check_flavour(const char *name, const struct weight *weight, struct r
 
 static int check_weight(const char *name, struct weight *weight, struct reason *reason)
 {
-    int status = check_name("weight", name, reason);
-    if (status == F8_OK)
-        status = check_shape(name, weight, reason);
+    int status = check_shape(name, weight, reason);
     if (status < 0)
         return status;
     if (!f8_proto_dtype_name(weight->dtype))
@@ -174,7 +168,9 @@ int weights_add(struct weight_list *list, const char *name, const struct weight 
     uint32_t limit, struct reason *reason)
 {
     struct weight added = *weight;
-    int status = check_weight(name, &added, reason);
+    int status = weights_check_name("weight", list->num_weights, name, reason);
+    if (status == F8_OK)
+        status = check_weight(name, &added, reason);
     if (status < 0)
         return status;
     if (list->num_weights >= limit)
@@ -220,7 +216,7 @@ int weights_add_bucket(
     struct weight_list *list, const struct bucket_info *bucket, struct reason *reason)
 {
     struct bucket_info added = *bucket;
-    int status = check_name("bucket", bucket->name, reason);
+    int status = weights_check_name("bucket", list->num_buckets, bucket->name, reason);
     if (status == F8_OK)
         status = check_bucket_range(list, bucket, reason);
     if (status < 0)

@@ -66,6 +66,9 @@ uint64_t weight_shard_count(const struct weight *weight, uint32_t world_size, ui
 /* Bytes of the whole gathered weight without padding. */
 uint64_t weight_wire_bytes(const struct weight *weight);
 
+/* Whether the weight or bucket ("weight", "bucket") of that index may be called so: F8_EINVAL. */
+int weights_check_name(const char *what, uint32_t index, const char *name, struct reason *reason);
+
 /*
  * Checks a weight and appends it; its name, rows, cols and wire are filled in here. `name` is
  * copied. F8_EINVAL, F8_EEXIST, F8_ENOMEM, F8_ELIMIT; nothing is appended then.

@@ -5,7 +5,9 @@
  */
 #include "protocol.h"
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 const char *f8_proto_status_text(int status)
@@ -32,6 +34,57 @@ const char *f8_proto_status_name(int status)
     default:
         return "F8_UNKNOWN_STATUS";
     }
+}
+
+/* Bytes of the UTF-8 character at `text`; 0: that is none. The NUL of a string ends it. */
+static size_t utf8_character(const unsigned char *text, uint32_t *ret_character)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    size_t size = text[0] < 0x80 ? 1 : text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
+    uint32_t character = size == 1 ? text[0] : text[0] & (0x7fU >> size);
+    if ((text[0] >= 0x80 && text[0] < 0xc2) || text[0] > 0xf4)
+        return 0;
+    for (size_t i = 1; i < size; i++) {
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+        character = character << 6 | (text[i] & 0x3f);
+    }
+    if (character < least[size] || character > 0x10ffff ||
+        (character >= 0xd800 && character < 0xe000))
+        return 0;
+    *ret_character = character;
+    return size;
+}
+
+/* C0, DEL and C1: a terminal may take any of them for the beginning of a command. */
+static bool is_control(uint32_t character)
+{
+    return character < 0x20 || (character >= 0x7f && character < 0xa0);
+}
+
+const char *f8_proto_name_fault(const char *name, char buffer[static F8_PROTO_FAULT_SIZE])
+{
+    size_t length = strlen(name), size;
+    uint32_t character;
+    if (length == 0)
+        return "is empty";
+    if (length > F8_PROTO_MAX_NAME) {
+        (void)snprintf(buffer, F8_PROTO_FAULT_SIZE, "has %zu bytes, the limit is %d", length,
+            F8_PROTO_MAX_NAME);
+        return buffer;
+    }
+    for (size_t at = 0; at < length; at += size) {
+        size = utf8_character((const unsigned char *)name + at, &character);
+        if (size > 0 && !is_control(character))
+            continue;
+        if (size == 0)
+            (void)snprintf(buffer, F8_PROTO_FAULT_SIZE, "is not UTF-8 at byte %zu", at);
+        else
+            (void)snprintf(buffer, F8_PROTO_FAULT_SIZE,
+                "has the control character U+%04X at byte %zu", character, at);
+        return buffer;
+    }
+    return NULL;
 }
 
 uint32_t f8_proto_dtype_size(uint32_t dtype)

@@ -24,6 +24,9 @@
 #define F8_PROTO_HISTORY_LENGTH     16
 #define F8_PROTO_MAX_HISTORY_LENGTH 1024
 
+/* Room for the words of f8_proto_name_fault. */
+#define F8_PROTO_FAULT_SIZE 64
+
 /* Most dimensions of a weight. */
 #define F8_PROTO_MAX_DIMS 8
 
@@ -60,6 +63,13 @@ extern const char *const f8_proto_capabilities[F8_CAPABILITY_COUNT];
 
 /* A set of capabilities from the names of a message; unknown names are passed over. */
 uint64_t f8_proto_capability_set(char *const *names, size_t count);
+
+/*
+ * What is wrong with the name of a job, group, weight or bucket, in words that follow "the name":
+ * "is empty". NULL if nothing is: it has 1 to F8_PROTO_MAX_NAME bytes of UTF-8 and no control
+ * characters, for it will stand in logs, on terminals and in JSON. The words do not repeat it.
+ */
+const char *f8_proto_name_fault(const char *name, char buffer[static F8_PROTO_FAULT_SIZE]);
 
 static inline uint64_t f8_proto_capability_bit(enum f8_capability capability)
 {

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # The daemon's rooms, each alone, and the session over real rooms without a socket.
 foreach(suite protocol names weights weights_compare scaling scaling_delayed history registry outq
-        unpack config peer listener conn)
+        unpack config peer listener)
     f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS f8daemon)
+endforeach()
+foreach(suite conn conn_end)
+    f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c lib/conn_fixture.c
+        LIBS f8daemon kernel_support)
 endforeach()
 
 # Sessions without a socket: the fixture turns the loop.

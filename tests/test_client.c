@@ -29,7 +29,10 @@ START_TEST(connect_needs_a_job)
     memset(name, 'n', sizeof(name) - 1);
     name[sizeof(name) - 1] = '\0';
     options.job = name;
-    assert_fails(f8_connect(&options, &client), F8_EINVAL, "longer than 255");
+    assert_fails(
+        f8_connect(&options, &client), F8_EINVAL, "job's name has 299 bytes, the limit is 255");
+    options.job = "a\nb";
+    assert_fails(f8_connect(&options, &client), F8_EINVAL, "control character U+000A at byte 1");
     options.job = "test";
     assert_fails(f8_connect(&options, &client), F8_ENODAEMON, "/nonexistent (no such file");
     assert_fails(f8_connect(NULL, &client), F8_EINVAL, "NULL");

@@ -130,6 +130,23 @@ START_TEST(path_goes_with_the_listener)
 }
 END_TEST
 
+/* Whoever removed our socket may have started another daemon there: that path is not ours. */
+START_TEST(socket_of_a_successor_stays)
+{
+    struct stat before, after;
+    ck_assert_int_eq(open_listener(), F8_OK);
+    ck_assert_int_eq(unlink(path), 0);
+    int other = bound_socket(SOCK_SEQPACKET, true);
+    ck_assert_int_eq(lstat(path, &before), 0);
+    listener_close(&listener);
+    ck_assert_int_eq(lstat(path, &after), 0);
+    ck_assert_uint_eq(before.st_ino, after.st_ino);
+    (void)close(connect_to_it());
+    (void)close(other);
+    (void)unlink(path);
+}
+END_TEST
+
 START_TEST(leftover_is_replaced)
 {
     (void)close(bound_socket(SOCK_SEQPACKET, true));
@@ -226,6 +243,7 @@ static void add_all(TCase *tcase)
     tcase_add_test(tcase, connections_are_handed_out);
     tcase_add_test(tcase, socket_is_for_owner_and_group);
     tcase_add_test(tcase, path_goes_with_the_listener);
+    tcase_add_test(tcase, socket_of_a_successor_stays);
     tcase_add_test(tcase, leftover_is_replaced);
     tcase_add_test(tcase, live_daemon_is_left_alone);
     tcase_add_test(tcase, busy_daemon_is_left_alone);

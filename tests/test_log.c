@@ -91,6 +91,27 @@ START_TEST(peers_cannot_forge_lines)
 }
 END_TEST
 
+/* A reader that has stopped must not stop the writer; later it is told what it missed. */
+START_TEST(unread_lines_are_dropped)
+{
+    char body[1000];
+    memset(body, 'x', sizeof(body) - 1);
+    body[sizeof(body) - 1] = '\0';
+    ck_assert_int_ge(fcntl(pipe_fds[1], F_SETPIPE_SZ, 4096), 4096);
+    ck_assert_int_eq(fcntl(pipe_fds[1], F_SETFL, 0), 0); /* it would block */
+    for (int i = 0; i < 100; i++)
+        log_info("%s", body);
+    while (*logged())
+        ck_assert_ptr_null(strstr(text, "missing"));
+    log_info("read again");
+    logged();
+    ck_assert_ptr_nonnull(strstr(text, " lines are missing here: nobody read them\n"));
+    ck_assert_ptr_nonnull(strstr(text, "f8gatherd: info: read again\n"));
+    log_info("and again");
+    ck_assert_str_eq(logged(), "f8gatherd: info: and again\n");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("log");
@@ -100,6 +121,7 @@ int main(void)
     tcase_add_test(tcase, priorities_where_it_is);
     tcase_add_test(tcase, levels_drop_lines);
     tcase_add_test(tcase, peers_cannot_forge_lines);
+    tcase_add_test(tcase, unread_lines_are_dropped);
     suite_add_tcase(suite, tcase);
 
     SRunner *runner = srunner_create(suite);

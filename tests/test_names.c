@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The set of names, against a plain table of who should be in it: duplicates, growth, and removals
- * in every order, which must not hide the names that had probed past.
+ * in every order, which must not hide other names.
  */
 #include <check.h>
 #include <stdbool.h>
@@ -93,6 +93,31 @@ START_TEST(removal_hides_no_other_name)
 }
 END_TEST
 
+/*
+ * Names that a table with FNV-1a hashes, as this set once was, puts into one slot: each would be
+ * compared with all others, on the loop of all clients. Ends in time only if none need be.
+ */
+START_TEST(names_chosen_to_collide_cost_no_more)
+{
+    struct names names = {0};
+    char name[7] = "";
+    const char *copy;
+    for (unsigned prefix = 0; names.count < 30000; prefix++) {
+        uint32_t hash = 2166136261U;
+        for (int i = 0; i < 5; i++) {
+            name[i] = (char)('0' + (prefix >> 6 * i) % 64);
+            hash = (hash ^ (unsigned char)name[i]) * 16777619U;
+        }
+        uint32_t last = hash & 0xffff; /* with this byte at the end the low 16 bits are 0 */
+        if (last < ' ' || last > '~')
+            continue;
+        name[5] = (char)last;
+        ck_assert_int_eq(names_add(&names, name, &copy), F8_OK);
+    }
+    names_done(&names);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("names");
@@ -100,6 +125,7 @@ int main(void)
     tcase_add_test(tcase, names_are_copies_and_unique);
     tcase_add_test(tcase, names_stay_where_they_are_while_the_set_grows);
     tcase_add_test(tcase, removal_hides_no_other_name);
+    tcase_add_test(tcase, names_chosen_to_collide_cost_no_more);
     suite_add_tcase(suite, tcase);
 
     SRunner *runner = srunner_create(suite);

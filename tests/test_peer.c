@@ -4,10 +4,12 @@
  */
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -148,6 +150,40 @@ START_TEST(peer_that_is_gone_already)
 }
 END_TEST
 
+/* Takes all free descriptors away, by the limit; gives the limit to go back to. */
+static struct rlimit leave_no_descriptor(void)
+{
+    struct rlimit limit, small;
+    int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    (void)close(next);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    small = limit;
+    small.rlim_cur = (rlim_t)next;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &small), 0);
+    return limit;
+}
+
+/* A peer that could not be watched would be missed when it dies. */
+START_TEST(no_descriptor_to_watch_it)
+{
+    struct peer peer;
+    int ends[2];
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    struct rlimit limit = leave_no_descriptor();
+    int status = peer_identify(&peer, ends[0]);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert_int_eq(status, F8_ELIMIT);
+    ck_assert_int_eq(peer_identify(&peer, ends[0]), F8_OK);
+    limit = leave_no_descriptor();
+    bool dying = peer_is_dying(&peer);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert(!dying); /* what cannot be looked at is not known to be so */
+    peer_done(&peer);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+}
+END_TEST
+
 START_TEST(who_may_inspect)
 {
     struct config config = {.has_admin_gid = false};
@@ -196,6 +232,7 @@ int main(void)
     tcase_add_test(tcase, child_dies_before_our_eyes);
     tcase_add_test(tcase, closed_socket_of_a_dying_child_is_death);
     tcase_add_test(tcase, peer_that_is_gone_already);
+    tcase_add_test(tcase, no_descriptor_to_watch_it);
     tcase_add_test(tcase, who_may_inspect);
     tcase_add_test(tcase, supplementary_groups_may_inspect);
     suite_add_tcase(suite, tcase);

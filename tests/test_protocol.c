@@ -158,6 +158,56 @@ START_TEST(values_have_names)
 END_TEST
 
 static const struct {
+    const char *name;
+    const char *fault; /* NULL: a good name */
+} peer_names[] = {
+    {"layers.0.attention.wq.weight", NULL},
+    {" ~", NULL},
+    {"\"quoted\\\" %s%n", NULL},
+    {"\xc2\xa0\xdf\xbf", NULL},                     /* U+00A0, U+07FF */
+    {"\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80", NULL}, /* U+0800, U+D7FF, U+E000 */
+    {"\xf0\x90\x80\x80\xf4\x8f\xbf\xbf", NULL},     /* U+10000, U+10FFFF */
+    {"", "is empty"},
+    {"\x01", "has the control character U+0001 at byte 0"},
+    {"w\n", "has the control character U+000A at byte 1"},
+    {"w\x1b[2J", "has the control character U+001B at byte 1"},
+    {"w\x1f", "has the control character U+001F at byte 1"},
+    {"w\x7f", "has the control character U+007F at byte 1"},
+    {"\xc2\x80", "has the control character U+0080 at byte 0"},
+    {"ab\xc2\x9b", "has the control character U+009B at byte 2"},
+    {"\x80", "is not UTF-8 at byte 0"},
+    {"w\xff", "is not UTF-8 at byte 1"},
+    {"\xc1\xbf", "is not UTF-8 at byte 0"}, /* overlong */
+    {"\xe0\x9f\xbf", "is not UTF-8 at byte 0"},
+    {"\xf0\x8f\xbf\xbf", "is not UTF-8 at byte 0"},
+    {"\xed\xa0\x80", "is not UTF-8 at byte 0"}, /* a surrogate */
+    {"\xf4\x90\x80\x80", "is not UTF-8 at byte 0"},
+    {"\xf5\x80\x80\x80", "is not UTF-8 at byte 0"},
+    {"w\xc3", "is not UTF-8 at byte 1"}, /* cut */
+    {"\xe2\x82", "is not UTF-8 at byte 0"},
+    {"\xf0\x9f\x98", "is not UTF-8 at byte 0"},
+    {"\xe2\x28\xa1", "is not UTF-8 at byte 0"},
+};
+
+START_TEST(names_of_peers_are_checked)
+{
+    char buffer[F8_PROTO_FAULT_SIZE], name[F8_PROTO_MAX_NAME + 2];
+    for (size_t i = 0; i < sizeof(peer_names) / sizeof(peer_names[0]); i++) {
+        const char *fault = f8_proto_name_fault(peer_names[i].name, buffer);
+        if (peer_names[i].fault)
+            ck_assert_str_eq(fault, peer_names[i].fault);
+        else
+            ck_assert_ptr_null(fault);
+    }
+    memset(name, 'n', sizeof(name));
+    name[F8_PROTO_MAX_NAME + 1] = '\0';
+    ck_assert_str_eq(f8_proto_name_fault(name, buffer), "has 256 bytes, the limit is 255");
+    name[F8_PROTO_MAX_NAME] = '\0';
+    ck_assert_ptr_null(f8_proto_name_fault(name, buffer));
+}
+END_TEST
+
+static const struct {
     int code;
     const char *name, *text;
 } statuses[] = {
@@ -195,6 +245,7 @@ int main(void)
     tcase_add_test(tcase, spans_hold_padded_chunks);
     tcase_add_test(tcase, sources_have_sizes_and_wires);
     tcase_add_test(tcase, values_have_names);
+    tcase_add_test(tcase, names_of_peers_are_checked);
     tcase_add_test(tcase, statuses_are_unique_and_have_texts);
     suite_add_tcase(suite, tcase);
 

@@ -89,6 +89,9 @@ START_TEST(bad_hellos_are_refused)
     client_refused(&a, hello_of(2, "train"), F8_EVERSION, "f8gatherd " F8_VERSION ") speaks 1.0");
     client_refused(&a, hello_of(1, ""), F8_EINVAL, "the name of the job is empty");
     client_refused(&a, hello_of(1, name), F8_EINVAL, "has 256 bytes, the limit is 255");
+    client_refused(&a, hello_of(1, "train\nf8gatherd: error: forged"), F8_EINVAL,
+        "the name of the job has the control character U+000A at byte 5");
+    client_refused(&a, hello_of(1, "\xff"), F8_EINVAL, "the name of the job is not UTF-8");
     client_refused(&a, ask_ping(&a), F8_EORDER, "must be Hello");
     name[F8_PROTO_MAX_NAME] = '\0';
     ck_assert_int_eq(client_status(&a, hello_of(1, name)), F8_OK);

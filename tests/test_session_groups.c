@@ -96,8 +96,12 @@ START_TEST(joins_are_checked)
     memset(name, 'g', sizeof(name));
     name[sizeof(name) - 1] = '\0';
     ok(&a, ask_hello(&a, "train"));
-    client_refused(&a, ask_join(&a, "", 0, 1), F8_EINVAL, "has 0 bytes, allowed are 1 to 255");
+    client_refused(&a, ask_join(&a, "", 0, 1), F8_EINVAL, "the name of the group is empty");
     client_refused(&a, ask_join(&a, name, 0, 1), F8_EINVAL, "has 256 bytes");
+    client_refused(&a, ask_join(&a, "dp\r", 0, 1), F8_EINVAL,
+        "the name of the group has the control character U+000D at byte 2");
+    client_refused(&a, ask_join(&a, "\xc0\x80", 0, 1), F8_EINVAL,
+        "the name of the group is not UTF-8 at byte 0");
     client_refused(&a, ask_join(&a, "dp", 0, 0), F8_EINVAL, "world size 0 is not from 1 to 8");
     client_refused(&a, ask_join(&a, "dp", 0, 9), F8_EINVAL, "world size 9");
     client_refused(&a, ask_join(&a, "dp", 2, 2), F8_EINVAL, "rank 2 is not below the world size 2");

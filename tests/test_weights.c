@@ -56,6 +56,26 @@ static void assert_has(const struct reason *reason, const char *part)
     ck_assert_msg(strstr(reason->text, part), "\"%s\" lacks \"%s\"", reason->text, part);
 }
 
+/* Names are UTF-8 and make long sentences: no half of a character may be left at a cut. */
+START_TEST(sentences_are_cut_between_characters)
+{
+    char euros[3 * REASON_SIZE + 1] = "";
+    struct reason reason;
+    for (size_t i = 0; i < REASON_SIZE; i++)
+        memcpy(euros + 3 * i, "\xe2\x82\xac", 4);
+    for (size_t before = 0; before < 3; before++) {
+        (void)reason_set(&reason, F8_EINVAL, "%.*s%s", (int)before, "ab", euros);
+        size_t length = strlen(reason.text);
+        ck_assert_uint_ge(length, REASON_SIZE - 3);
+        ck_assert_uint_eq((length - before) % 3, 0);
+    }
+    (void)reason_set(&reason, F8_EINVAL, "%.4s", euros);
+    ck_assert_str_eq(reason.text, "\xe2\x82\xac");
+    (void)reason_set(&reason, F8_EINVAL, "%s", "a\xf0\x9f\x98\x80");
+    ck_assert_uint_eq(strlen(reason.text), 5);
+}
+END_TEST
+
 /* ---- Checks of one weight ---- */
 
 #define N16  "nnnnnnnnnnnnnnnn"
@@ -67,8 +87,11 @@ static const struct {
     struct weight weight;
     const char *text; /* part of the sentence */
 } bad[] = {
-    {"", {.ndim = 1, .shape = {1}}, "a weight has an empty name"},
+    {"", {.ndim = 1, .shape = {1}}, "the name of weight 0 is empty"},
     {N256, {.ndim = 1, .shape = {1}}, "has 256 bytes, the limit is 255"},
+    {"w\x1b[2J", {.ndim = 1, .shape = {1}},
+        "the name of weight 0 has the control character U+001B at byte 1"},
+    {"\xff", {.ndim = 0}, "the name of weight 0 is not UTF-8 at byte 0"},
     {"w", {.ndim = 0}, "weight w has 0 dimensions, allowed are 1 to 8"},
     {"w", {.ndim = 9}, "weight w has 9 dimensions"},
     {"w", {.ndim = 1, .shape = {(UINT64_C(1) << 48) + 1}}, "weight w has more than 2^48 elements"},
@@ -185,8 +208,10 @@ static const struct {
     uint32_t first, count;
     const char *text;
 } bad_buckets[] = {
-    {"", 2, 1, "a bucket has an empty name"},
+    {"", 2, 1, "the name of bucket 1 is empty"},
     {N256, 2, 1, "has 256 bytes"},
+    {"b\n", 2, 1, "the name of bucket 1 has the control character U+000A at byte 1"},
+    {"b\xc3", 2, 1, "the name of bucket 1 is not UTF-8 at byte 1"},
     {"b", 2, 0, "bucket b has no weights"},
     {"b", 2, 2, "bucket b has weights 2 to 3, but only 3 are registered"},
     {"b", 4, 1, "bucket b has weights 4 to 4"},
@@ -351,6 +376,7 @@ END_TEST
 
 static void add_all(TCase *tcase)
 {
+    tcase_add_test(tcase, sentences_are_cut_between_characters);
     tcase_add_loop_test(tcase, bad_weights_are_named, 0, NUM_BAD);
     tcase_add_test(tcase, static_scales_are_finite_and_positive);
     tcase_add_test(tcase, names_and_numbers_are_limited);

@@ -4,6 +4,8 @@
  * main reads the command line and the model, has run.c run it, and reports. Exit status: 0 all
  * was well, 1 it was not, 2 the command line is wrong, 130 interrupted.
  */
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,6 +85,16 @@ static int run(const struct options *options)
     return status;
 }
 
+/* The exit status, unless standard output did not take what we printed. */
+static int when_printed(int status)
+{
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0) {
+        fprintf(stderr, "f8bench: standard output: %s\n", strerror(errno));
+        return 1;
+    }
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     struct options options;
@@ -106,5 +118,5 @@ int main(int argc, char **argv)
     if (parsed != 0) {
         return parsed > 0 ? 0 : 2;
     }
-    return run(&options);
+    return when_printed(run(&options));
 }

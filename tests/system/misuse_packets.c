@@ -83,6 +83,11 @@ static void long_job(struct scene *scene)
     hello_with(scene, F8_PROTO_MAJOR, name);
 }
 
+static void unprintable_job(struct scene *scene)
+{
+    hello_with(scene, F8_PROTO_MAJOR, "train\x1b]0;owned\a");
+}
+
 static void request_before_hello(struct scene *scene)
 {
     struct raw_client raw;
@@ -333,6 +338,8 @@ static const struct misuse rows[] = {
     {"job without a name", DAEMON_ONLY, no_job, F8_EINVAL, "the name of the job is empty", {0}},
     {"job with a long name", DAEMON_ONLY, long_job, F8_EINVAL,
         "the name of the job has 299 bytes, the limit is 255", {0}},
+    {"job with control characters", DAEMON_ONLY, unprintable_job, F8_EINVAL,
+        "the name of the job has the control character U+001B at byte 5", {0}},
     {"request before Hello", DAEMON_ONLY, request_before_hello, F8_EORDER,
         "the first request of a connection must be Hello", {0}},
     {"Hello twice", DAEMON_ONLY, hello_twice, F8_EORDER, "Hello comes once, as the first request",

@@ -245,7 +245,7 @@ static const struct misuse rows[] = {
         "bucket layers.0 is registered twice by this rank", {0}},
     {"weight without a name", JOINED, nameless_weight, F8_EINVAL,
         "the weight's name is missing or empty", {0}},
-    {"name too long", JOINED, long_name, F8_EINVAL, "is longer than 255 bytes", {0}},
+    {"name too long", JOINED, long_name, F8_EINVAL, "has 299 bytes, the limit is 255", {0}},
     {"weight in two buckets", JOINED, weight_in_two_buckets, F8_EINVAL,
         "weight 1 is in bucket embed and in bucket layers.0", {0}},
     {"weight in no bucket", JOINED, weight_in_no_bucket, F8_EINVAL,

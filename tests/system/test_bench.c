@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/program.h"
@@ -357,6 +358,19 @@ START_TEST(test_wrong_file)
 }
 END_TEST
 
+/* A result that nobody can have read is no success. */
+START_TEST(test_full_disk)
+{
+    char command[512];
+    (void)snprintf(command, sizeof(command),
+        "%s run --model tiny --ranks 1 --steps 1 %s >/dev/full 2>/dev/null", F8_TEST_BENCH,
+        _i ? "--json" : "");
+    int status = system(command);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 1);
+}
+END_TEST
+
 int main(void)
 {
     TCase *cases = tcase_create("bench");
@@ -369,6 +383,7 @@ int main(void)
     tcase_add_test(cases, test_text);
     tcase_add_loop_test(cases, test_wrong_flags, 0, (int)(sizeof(wrong) / sizeof(wrong[0])));
     tcase_add_test(cases, test_wrong_file);
+    tcase_add_loop_test(cases, test_full_disk, 0, 2);
     Suite *suite = suite_create("bench");
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -187,6 +188,41 @@ START_TEST(daemon_says_why_it_ends)
 }
 END_TEST
 
+/* In a child: becomes a daemon whose log is a pipe that nobody reads any more. */
+static int run_unread(void *argument)
+{
+    const struct test_daemon *daemon = argument;
+    int ends[2];
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (pipe(ends) < 0 || dup2(ends[1], STDERR_FILENO) < 0)
+        return EXIT_FAILURE;
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    (void)execl(F8_TEST_DAEMON, F8_TEST_DAEMON, "--socket", daemon->socket, (char *)NULL);
+    return 127;
+}
+
+START_TEST(log_that_nobody_reads)
+{
+    struct test_daemon daemon;
+    struct raw_client raw;
+    int fd;
+    test_daemon_start(&daemon, NULL);
+    test_daemon_kill(&daemon); /* its socket stays: the next one logs that before it listens */
+    daemon.pid = test_fork(run_unread, &daemon);
+    while ((fd = test_daemon_connect(&daemon)) < 0)
+        ck_assert_msg(waitpid(daemon.pid, NULL, WNOHANG) == 0, "the daemon ended at its start");
+    (void)close(fd);
+    raw_greet(&raw, &daemon, "run");
+    (void)raw_send_bytes(&raw, "\xff", 1, NULL, 0); /* a line that names the culprit */
+    ck_assert_ptr_null(raw_receive(&raw, NULL));
+    raw_close(&raw);
+    raw_greet(&raw, &daemon, "run");
+    raw_close(&raw);
+    test_daemon_stop(&daemon);
+}
+END_TEST
+
 /* ---- two daemons ---- */
 
 /* In a child: becomes a second daemon at the same socket. */
@@ -268,6 +304,7 @@ int main(void)
     tcase_add_test(tcase, calls_after_the_daemon);
     tcase_add_test(tcase, daemon_is_told_to_end);
     tcase_add_test(tcase, daemon_says_why_it_ends);
+    tcase_add_test(tcase, log_that_nobody_reads);
     tcase_add_test(tcase, second_daemon_gives_way);
     tcase_add_test(tcase, rank_is_stopped);
     suite_add_tcase(suite, tcase);
