@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A whole run of two ranks in which the n-th allocation fails, for every n until none is left to
- * fail: what it hits is refused with F8_ENOMEM and works when asked again, or needed no memory
- * after all; and when the clients are gone nothing is left. Sanitizers see leaks.
+ * A whole run of two ranks, in a group and in the amax group of a part of its weights, in which the
+ * n-th allocation fails, for every n until none is left to fail: what it hits is refused with
+ * F8_ENOMEM and works when asked again, or needed no memory after all; and when the clients are
+ * gone nothing is left. Sanitizers see leaks.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -22,6 +23,25 @@
 
 static struct rooms rooms;
 static struct client clients[RANKS], operator;
+
+/* Where the clients are: their groups, the first for weights, the second for amaxes. */
+static const char *const group_names[] = {"dp", "mesh"};
+static struct seat {
+    uint32_t group;
+    uint64_t generation;
+} seats[RANKS][2];
+
+static struct client *at(uint32_t rank, int which)
+{
+    clients[rank].group = seats[rank][which].group;
+    clients[rank].generation = seats[rank][which].generation;
+    return &clients[rank];
+}
+
+static void note_seat(uint32_t rank, int which)
+{
+    seats[rank][which] = (struct seat){clients[rank].group, clients[rank].generation};
+}
 
 /* A request that may have met the failure: then it is asked again, unless all of them fail. */
 static bool onwards;
@@ -49,14 +69,20 @@ static bool done(struct client *client, uint64_t id)
 /* Whether it was done, at the first or the second attempt; `ask` may be evaluated twice. */
 #define DONE(client, ask) (!short_of_memory(client, ask) || (!onwards && done(client, ask)))
 
-static bool enter(struct client *client, uint32_t rank, int fd)
+static bool enter(uint32_t rank, int fd)
 {
-    return DONE(client, ask_hello(client, "train")) && DONE(client, ask_region(client, fd)) &&
-           DONE(client, ask_join(client, "dp", rank, RANKS));
+    struct client *client = &clients[rank];
+    bool all = DONE(client, ask_hello(client, "train")) && DONE(client, ask_region(client, fd));
+    for (int g = 0; g < 2 && all; g++) {
+        all = DONE(client, ask_join(client, group_names[g], rank, RANKS));
+        note_seat(rank, g);
+    }
+    return all;
 }
 
-static bool register_all(struct client *client)
+static bool register_all(uint32_t rank)
 {
+    struct client *client = at(rank, 0);
     static uint64_t shape[] = {6, 10};
     char names[WEIGHTS][16];
     F8__Weight weights[WEIGHTS];
@@ -64,6 +90,7 @@ static bool register_all(struct client *client)
     for (uint32_t w = 0; w < WEIGHTS; w++) {
         (void)snprintf(names[w], sizeof(names[w]), "w%u", w);
         weights[w] = make_weight(names[w], F8_PROTO_DYNAMIC, shape, 2, 1, 64 * w);
+        weights[w].amax_group = w % 3 == 0 ? seats[rank][1].group : 0;
         buckets[w] = make_bucket(names[w], w, 1, w % 2);
     }
     return DONE(client, ask_register(client, weights, WEIGHTS / 2, NULL, 0, false)) &&
@@ -71,12 +98,13 @@ static bool register_all(struct client *client)
                             WEIGHTS, false));
 }
 
-/* A collective of all ranks: one outcome for all. */
-static bool all_done(uint64_t (*ask)(struct client *client, uint32_t argument), uint32_t argument)
+/* A collective of all ranks in one of their groups: one outcome for all. */
+static bool all_done(
+    int which, uint64_t (*ask)(struct client *client, uint32_t argument), uint32_t argument)
 {
     uint64_t ids[RANKS];
     for (int r = 0; r < RANKS; r++)
-        ids[r] = ask(&clients[r], argument);
+        ids[r] = ask(at(r, which), argument);
     bool failed = short_of_memory(&clients[0], ids[0]);
     for (int r = 1; r < RANKS; r++)
         ck_assert_int_eq(short_of_memory(&clients[r], ids[r]), failed);
@@ -89,25 +117,43 @@ static uint64_t ask_for_precompute(struct client *client, uint32_t unused)
     return ask_precompute(client);
 }
 
-/* A seal without memory breaks the group: all come back, and it is asked for again. */
+static bool seal_once(void)
+{
+    return all_done(0, ask_seal_poisoned, 2) && all_done(1, ask_seal_poisoned, 0);
+}
+
+/* A rejoin of a group that a failed seal broke; the amax group only if its own was asked for. */
+static void come_back(uint32_t rank, int which)
+{
+    struct client *client = &clients[rank];
+    uint64_t id = ask_rejoin(client, group_names[which], rank, RANKS);
+    const F8__Reply *reply = client_await(client, id);
+    bool whole = which == 1 && reply->status == F8_EORDER && strstr(reply->text, "is not broken");
+    ck_assert_msg(reply->status == F8_OK || whole, "status %d (%s)", reply->status, reply->text);
+    if (!whole)
+        note_seat(rank, which);
+}
+
+/* A seal without memory breaks both groups: all come back, and it is asked for again. */
 static bool seal_all(void)
 {
-    if (all_done(ask_seal_poisoned, 2))
+    if (seal_once())
         return true;
     for (uint32_t r = 0; r < RANKS && !onwards; r++)
-        ck_assert(done(&clients[r], ask_rejoin(&clients[r], "dp", r, RANKS)));
-    return !onwards && all_done(ask_seal_poisoned, 2);
+        for (int g = 0; g < 2; g++)
+            come_back(r, g);
+    return !onwards && seal_once();
 }
 
 static bool gather_all(void)
 {
-    bool all = all_done(ask_for_precompute, 0);
+    bool all = all_done(0, ask_for_precompute, 0);
     for (uint32_t b = 0; b < 4 && all; b++) {
-        all = all_done(ask_pre_gather, b) && all_done(ask_gather, b);
-        for (int r = 0; r < RANKS; r++)
-            send_release(&clients[r], b);
+        all = all_done(0, ask_pre_gather, b) && all_done(0, ask_gather, b);
+        for (uint32_t r = 0; r < RANKS; r++)
+            send_release(at(r, 0), b);
     }
-    return all;
+    return all && all_done(1, ask_for_precompute, 0);
 }
 
 static bool inspect(void)
@@ -120,7 +166,7 @@ static bool run(int fd)
 {
     bool all = true;
     for (uint32_t r = 0; r < RANKS && all; r++)
-        all = enter(&clients[r], r, fd) && register_all(&clients[r]);
+        all = enter(r, fd) && register_all(r);
     return all && seal_all() && gather_all() && inspect();
 }
 

@@ -39,6 +39,7 @@ void set_up(void)
     log_set_level(LOG_LEVEL_ERROR);
     config = (struct config){.max_connections = 4,
         .max_jobs = 4,
+        .max_groups = 4,
         .max_regions = 4,
         .max_weights = 16,
         .max_ranks = 4,

@@ -243,7 +243,8 @@ int mesh_rank_whole(struct mesh_rank *rank)
 int mesh_rank_steps(struct mesh_rank *rank)
 {
     int status = F8_OK;
-    for (uint32_t step = 0; step < MESH_STEPS && status == F8_OK; step++) {
+    uint32_t first = rank->plan.first;
+    for (uint32_t step = first; step < first + MESH_STEPS && status == F8_OK; step++) {
         fill(rank, step);
         status = mesh_rank_note(rank, f8_changed(rank->gathers, 0, MESH_WEIGHTS));
         if (status == F8_OK && rank->plan.mode == MESH_PRECOMPUTE)

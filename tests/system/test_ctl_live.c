@@ -248,7 +248,8 @@ static struct f8_client *run_delayed(void)
 
 START_TEST(test_delayed)
 {
-    test_daemon_start(&server, NULL);
+    static const char *const arguments[] = {"--linger", "0", NULL}; /* so that no state is left */
+    test_daemon_start(&server, arguments);
     struct f8_client *client = run_delayed();
     assert_says("history w", 0, "w, group dp of job delayed, uid ");
     assert_says("history w", 0,

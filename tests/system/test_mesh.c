@@ -220,6 +220,39 @@ START_TEST(opposite_order)
 }
 END_TEST
 
+static int seal_and_continue(struct mesh_rank *rank)
+{
+    const struct f8_seal_options options = {.state = F8_STATE_CONTINUE, .syncs = MESH_STEPS};
+    int status = f8_seal(rank->gathers, NULL);
+    if (status == F8_OK)
+        status = f8_seal(rank->mesh, &options);
+    return mesh_rank_note(rank, status);
+}
+
+/* The state is the amax group's, and with it that of all whose weights name it. */
+START_TEST(state_outlives_a_break)
+{
+    uint64_t syncs = 0;
+    plan(2, 2, MESH_DELAYED);
+    must(0, 4, mesh_rank_join);
+    must(0, 4, mesh_rank_seal);
+    must(0, 4, mesh_rank_steps);
+    must(0, 2, mesh_rank_gather); /* not synced: forgotten */
+    for (uint32_t r = 0; r < 2; r++)
+        outcomes[r] = mesh_rank_note(&ranks[r], f8_gather(ranks[r].gathers, r, 0));
+    outcomes[0] =
+        mesh_rank_note(&ranks[0], f8_post_gather(ranks[0].gathers, 0, F8_FOREVER, NULL, 0));
+    refused(0, 1, F8_EMISMATCH, "asked for gather of b1 where rank 0");
+    must(0, 4, mesh_rank_rejoin);
+    must(0, 4, seal_and_continue);
+    ck_assert_int_eq(f8_syncs(ranks[2].mesh, &syncs), F8_OK);
+    ck_assert_uint_eq(syncs, MESH_STEPS);
+    for (uint32_t r = 0; r < 4; r++)
+        ranks[r].plan.first = MESH_STEPS;
+    must(0, 4, mesh_rank_steps);
+}
+END_TEST
+
 /* ---- A death ---- */
 
 static int victims_life(void *argument)
@@ -379,6 +412,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, precompute_while_a_gather_is_open);
     tcase_add_test(tcase, rank_missing_in_the_mesh);
     tcase_add_test(tcase, opposite_order);
+    tcase_add_test(tcase, state_outlives_a_break);
     tcase_add_loop_test(tcase, death_breaks_all_groups, 0, NUM_MODES);
     tcase_add_test(tcase, death_in_the_exchange);
     tcase_add_test(tcase, replicas_take_no_part);
