@@ -12,6 +12,7 @@
 #include "daemon/backend.h"
 #include "daemon/registry.h"
 #include "daemon/round.h"
+#include "daemon/state.h"
 
 struct collective;
 
@@ -32,6 +33,7 @@ struct collective_context {
     struct backend *backend;                    /* borrowed */
     const struct config *config;                /* borrowed */
     const struct collective_listener *listener; /* borrowed: static */
+    struct state_store *states;                 /* borrowed */
     struct collective *events; /* borrowed: groups that others have done something to */
     bool serving;
     uint64_t gathers, failed; /* totals since the daemon began */
@@ -40,8 +42,7 @@ struct collective_context {
 /* What a rank gives to the seal. */
 struct collective_seal {
     uint64_t deadline_ms;
-    uint32_t slots;
-    bool poison;
+    struct member_seal options; /* its import is taken over, whatever the result */
 };
 
 /* Makes the group's collective, for its first generation. F8_ENOMEM. */
@@ -61,6 +62,13 @@ int collective_enter(struct member *member);
 
 /* A member takes no further part. Its shards are read until the group is drained. */
 void collective_leave(struct member *member, bool died);
+
+/*
+ * Around what changes several groups as one event, such as a client that leaves all of its: what
+ * one group does to another waits until it is over. What _hold gives, _let_go takes.
+ */
+bool collective_hold(struct collective_context *context);
+void collective_let_go(struct collective_context *context, bool held);
 
 /*
  * A member's requests, for its generation: ROUND_PENDING (the answer comes through done), F8_OK,

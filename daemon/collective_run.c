@@ -242,6 +242,7 @@ static void move_state(struct collective *collective)
         collective_push(collective, w);
     }
     group->syncs += collective->run.round.kind == ROUND_SYNC;
+    collective_keep_state(group);
 }
 
 static void end_run(struct collective *collective)

@@ -330,6 +330,8 @@ static const char *round_state(const struct round_head *head)
 {
     if (head->running)
         return "running";
+    if (head->outside)
+        return "waiting for another group";
     return head->complete ? "waiting for a place" : "waiting for ranks";
 }
 

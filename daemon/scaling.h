@@ -48,6 +48,9 @@ void scaling_init(struct scaling *scaling, const struct weight *weight, uint32_t
  */
 struct scaling *scaling_new(const struct weight_list *list);
 
+/* As scaling_new leaves it: a group that begins afresh. */
+void scaling_reset(struct scaling *scaling, const struct weight *weight);
+
 /* A new generation: what was precomputed from other ranks' values is not used again. */
 void scaling_next_generation(struct scaling *scaling, const struct weight *weight);
 
@@ -78,7 +81,8 @@ void scaling_invalidate(struct scaling *scaling, const struct weight *weight);
 
 /*
  * The state of a weight whose amax is taken over another group's ranks becomes that group's; what
- * its own gathers count stays. Both have the same history_length.
+ * its own gathers count and met stays, or their largest amax would be that of other groups from
+ * then on. Both have the same history_length.
  */
 void scaling_follow(
     struct scaling *scaling, const struct scaling *leader, const struct weight *weight);
