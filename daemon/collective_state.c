@@ -100,6 +100,11 @@ static void load(struct group *group)
     else if (seal->state == F8_PROTO_STATE_IMPORT &&
              state_form_check(seal->import, seal->import_size, "", &head, &ignored) == F8_OK)
         values = seal->import + head.size;
+    if (seal->state != F8_PROTO_STATE_CONTINUE) {
+        /* Its syncs are another state's, even if their numbers go on. */
+        history_free(group->history);
+        group->history = NULL;
+    }
     for (uint32_t w = 0; w < group->list->num_weights; w++)
         if (state_has(&group->list->weights[w]))
             scaling_reset(&group->scalings[w], &group->list->weights[w]);

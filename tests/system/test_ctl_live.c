@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "f8client.h"
 #include "lib/program.h"
@@ -71,7 +72,6 @@ static const struct {
     {"buckets --sort -saturated --top 1", 0, "HELD BY RANKS"},
     {"--name layers.1.* --sort name scales", 0, "layers.1.odd.weight"},
     {"history layers.1.odd.weight", 1, "no delayed weight is called layers.1.odd.weight at "},
-    {"export none dp /nowhere/state", 1, "f8ctl: "},
     {"import none dp /nowhere/state", 1, "/nowhere/state cannot be read: "},
     {"scales --sort size", 2, "scales has no column size; its columns are: job name scale"},
     {"rounds", 0, "MISSING RANKS"},
@@ -268,6 +268,67 @@ START_TEST(test_delayed)
     ck_assert_int_eq(integer(weight, "saturated"), 2);
     json_decref(amax);
     f8_close(client);
+    test_daemon_drop_states(&server);
+    test_daemon_stop(&server);
+}
+END_TEST
+
+/* Waits, bounded, until the daemon has seen that its last client is gone. */
+static void await_no_job(void)
+{
+    size_t jobs = 1;
+    for (int i = 0; i < 1000 && jobs > 0; i++) {
+        json_t *list = program_ask_ctl(server.socket, "jobs", "jobs");
+        jobs = json_array_size(list);
+        json_decref(list);
+    }
+    ck_assert_uint_eq(jobs, 0);
+}
+
+/* Runs `f8ctl WHAT delayed dp FILE` and looks for a text, as assert_says. */
+static void transfer(const char *what, const char *name, int status, const char *text)
+{
+    char arguments[256];
+    (void)snprintf(
+        arguments, sizeof(arguments), "%s delayed dp %s/%s", what, server.directory, name);
+    assert_says(arguments, status, text);
+}
+
+/* Reads at most 4096 bytes of a file beside the daemon's, and removes it. */
+static size_t take_file(const char *name, char *bytes)
+{
+    char path[160];
+    (void)snprintf(path, sizeof(path), "%s/%s", server.directory, name);
+    FILE *file = fopen(path, "r");
+    ck_assert_ptr_nonnull(file);
+    size_t size = fread(bytes, 1, 4096, file);
+    (void)fclose(file);
+    ck_assert_int_eq(unlink(path), 0);
+    return size;
+}
+
+/* Where the form of a state begins to say what it is of; before that, who may continue it. */
+#define FORM_NAMES 40
+
+/* What is exported can be imported once the group is gone, and then is what is exported. */
+START_TEST(test_transfer)
+{
+    char bytes[2][4096];
+    test_daemon_start(&server, NULL);
+    struct f8_client *client = run_delayed();
+    assert_says("export none dp /nowhere/state", 1, "nothing is stored for job none");
+    transfer("export", "a", 0, " as of sync 3\n");
+    transfer("export", "a", 1, "is there already");
+    transfer("import", "a", 1, "group dp of job delayed has members");
+    f8_close(client);
+    await_no_job();
+    transfer("import", "a", 0, " bytes of group dp of job delayed");
+    transfer("--force export", "b", 0, " as of sync 3\n");
+    size_t size = take_file("a", bytes[0]);
+    ck_assert_uint_eq(take_file("b", bytes[1]), size);
+    ck_assert_uint_gt(size, FORM_NAMES);
+    ck_assert_mem_eq(bytes[0] + FORM_NAMES, bytes[1] + FORM_NAMES, size - FORM_NAMES);
+    test_daemon_drop_states(&server);
     test_daemon_stop(&server);
 }
 END_TEST
@@ -276,10 +337,13 @@ END_TEST
 START_TEST(test_cause)
 {
     char cause[96];
+    /* f8bench would end rank 0 as well, and a late daemon would see both deaths at once. */
+    ck_assert_int_eq(kill(bench.pid, SIGSTOP), 0);
     ck_assert_int_eq(kill(ranks[1], SIGKILL), 0);
+    test_daemon_await_log(&server, "rank 1");
+    ck_assert_int_eq(kill(bench.pid, SIGCONT), 0);
     program_expect(&bench, 1);
     program_done(&bench);
-    test_daemon_await_log(&server, "rank 1");
     json_t *groups = program_ask_ctl(server.socket, "groups", "groups");
     const json_t *group = json_array_get(groups, 0);
     if (group) { /* if it outlives its last rank, it is broken and says by whom */
@@ -325,6 +389,7 @@ int main(void)
     tcase_set_timeout(absent, 120);
     tcase_add_test(absent, test_no_daemon);
     tcase_add_test(absent, test_delayed);
+    tcase_add_test(absent, test_transfer);
     suite_add_tcase(suite, absent);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
