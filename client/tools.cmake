@@ -4,7 +4,8 @@
 
 # f8bench's parts that need no daemon, which the tests link too. The checker is one of its own, so
 # that a test can see that it links nothing else.
-add_library(f8bench_check STATIC bench/check.c bench/check_format.c)
+add_library(f8bench_check STATIC bench/check.c bench/check_delayed.c
+    bench/check_format.c)
 target_link_libraries(f8bench_check PUBLIC m)
 target_include_directories(f8bench_check PUBLIC ${CMAKE_SOURCE_DIR}/proto) # status.h of f8client.h
 
