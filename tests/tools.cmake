@@ -6,6 +6,7 @@ f8_add_test(test_check_delayed LABEL tools SOURCES test_check_delayed.c LIBS f8b
 f8_add_test(test_safetensors LABEL tools SOURCES test_safetensors.c LIBS f8bench_model)
 f8_add_test(test_model LABEL tools SOURCES test_model.c LIBS f8bench_model)
 f8_add_test(test_source LABEL tools SOURCES test_source.c LIBS f8bench_source)
+f8_add_test(test_layout LABEL tools SOURCES test_layout.c LIBS f8bench_layout)
 
 # f8ctl as a whole program, against the fake daemon.
 f8_add_test(test_ctl LABEL tools SOURCES test_ctl.c LIBS fake_daemon PkgConfig::JANSSON
