@@ -84,6 +84,9 @@ void collective_free(struct group *group)
     collective_drop_table(collective);
     collective_drop_earlies(collective);
     collective_drop_runs(collective);
+    if (group->stored)
+        state_release(group->stored);
+    group->stored = NULL;
     free(collective->rounds);
     free(collective->sealed);
     group->collective = NULL;
@@ -101,8 +104,9 @@ static void warn_slow(struct collective *collective, const struct round_head *he
     char what[NAME_TEXT];
     collective_describe(group, head->run.kind, head->run.bucket, what, sizeof(what));
     if (head->complete)
-        log_warning("job %s, group %s: %s, collective %" PRIu64 ", waits for a free place",
-            group->job->name, group->name, what, head->run.number);
+        log_warning("job %s, group %s: %s, collective %" PRIu64 ", waits for %s", group->job->name,
+            group->name, what, head->run.number,
+            head->outside ? "the ranks of its amax group" : "a free place");
     for (uint32_t r = 0; r < group->world_size; r++)
         if (round_missing(collective->rounds, head->run.number, r))
             log_warning("job %s, group %s: %s, collective %" PRIu64 ", has waited for rank %u (pid "
@@ -203,7 +207,8 @@ void collective_leave(struct member *member, bool died)
 }
 
 /* Refusals that do not depend on what is asked. */
-static int check_member(const struct member *member, enum group_state state, struct reason *reason)
+int collective_check_member(
+    const struct member *member, enum group_state state, struct reason *reason)
 {
     const struct group *group = member->group;
     if (group->state == GROUP_BROKEN || member->generation != group->generation)
@@ -278,17 +283,18 @@ static int check_slots(const struct member *member, uint32_t slots, struct reaso
 int collective_seal(
     struct member *member, uint64_t tag, const struct collective_seal *seal, struct reason *reason)
 {
-    int status = check_member(member, GROUP_FORMING, reason);
-    if (status < 0)
-        return status;
-    if (round_asked(member->group->collective->rounds, member->rank, ROUND_SEAL))
-        return reason_set(reason, F8_EORDER, "rank %u has asked for the seal of group %s already",
+    int status = collective_check_member(member, GROUP_FORMING, reason);
+    if (status == F8_OK && round_asked(member->group->collective->rounds, member->rank, ROUND_SEAL))
+        status = reason_set(reason, F8_EORDER, "rank %u has asked for the seal of group %s already",
             member->rank, member->group->name);
-    status = check_slots(member, seal->slots, reason);
-    if (status < 0)
+    if (status == F8_OK)
+        status = check_slots(member, seal->options.slots, reason);
+    if (status < 0) {
+        free(seal->options.import);
         return status;
-    member->slots = seal->slots;
-    member->poison = seal->poison;
+    }
+    free(member->seal.import);
+    member->seal = seal->options;
     return ask(member,
         &(struct round_request){.tag = tag, .kind = ROUND_SEAL, .deadline_ms = seal->deadline_ms},
         reason);
@@ -311,7 +317,7 @@ static bool has_own_scales(const struct weight_list *list)
 int collective_of_group(struct member *member, enum round_kind kind, uint64_t tag,
     uint64_t deadline_ms, struct reason *reason)
 {
-    int status = check_member(member, GROUP_SEALED, reason);
+    int status = collective_check_member(member, GROUP_SEALED, reason);
     if (status < 0)
         return status;
     const struct group *group = member->group;
@@ -326,12 +332,18 @@ int collective_of_group(struct member *member, enum round_kind kind, uint64_t ta
         &(struct round_request){.tag = tag, .kind = kind, .deadline_ms = deadline_ms}, reason);
 }
 
-/* Whether the group gathers at all, and can find its scales. */
-static int check_gathers(const struct group *group, struct reason *reason)
+/* An amax group of others has their weights and buckets in its list, and shards of none. */
+int collective_check_has_shards(const struct group *group, struct reason *reason)
 {
-    if (!group->arena)
-        return reason_set(reason, F8_EINVAL,
-            "group %s gathers nothing: it is the amax group of others", group->name);
+    if (group->arena)
+        return F8_OK;
+    return reason_set(
+        reason, F8_EINVAL, "group %s gathers nothing: it is the amax group of others", group->name);
+}
+
+/* Whether the group can find its scales. */
+static int check_scales(const struct group *group, struct reason *reason)
+{
     if (group->amax_group && !group->collective->entries)
         return reason_set(reason, F8_EORDER,
             "amax group %s, which weights of group %s name, is not sealed yet",
@@ -342,11 +354,13 @@ static int check_gathers(const struct group *group, struct reason *reason)
 int collective_gather(struct member *member, uint64_t tag, uint32_t bucket, uint64_t deadline_ms,
     struct reason *reason)
 {
-    int status = check_member(member, GROUP_SEALED, reason);
+    int status = collective_check_member(member, GROUP_SEALED, reason);
     if (status == F8_OK)
         status = check_bucket(member, bucket, reason);
     if (status == F8_OK)
-        status = check_gathers(member->group, reason);
+        status = collective_check_has_shards(member->group, reason);
+    if (status == F8_OK)
+        status = check_scales(member->group, reason);
     if (status < 0)
         return status;
     return ask(member,
@@ -357,9 +371,11 @@ int collective_gather(struct member *member, uint64_t tag, uint32_t bucket, uint
 
 int collective_pre_gather(struct member *member, uint32_t bucket, struct reason *reason)
 {
-    int status = check_member(member, GROUP_SEALED, reason);
+    int status = collective_check_member(member, GROUP_SEALED, reason);
     if (status == F8_OK)
         status = check_bucket(member, bucket, reason);
+    if (status == F8_OK)
+        status = collective_check_has_shards(member->group, reason);
     if (status < 0)
         return status;
     status = round_prepare(member->group->collective->rounds, member->rank, bucket);
@@ -379,89 +395,6 @@ int collective_release(struct member *member, uint32_t bucket)
     int status = round_release(group->collective->rounds, member->rank, bucket);
     collective_settle(group->collective);
     return status;
-}
-
-/* Makes room for one more open quiesce. */
-static int reserve_quiesce(struct member *member)
-{
-    if (member->num_quiesces < member->quiesces_capacity)
-        return F8_OK;
-    uint32_t capacity = 2 * member->quiesces_capacity + 4;
-    uint64_t *tags = realloc(member->quiesces, capacity * sizeof(*tags));
-    if (!tags)
-        return F8_ENOMEM;
-    member->quiesces = tags;
-    member->quiesces_capacity = capacity;
-    return F8_OK;
-}
-
-/* Several may be open: threads each wait, and a wait that a signal ended is begun anew. */
-int collective_quiesce(struct member *member, uint64_t tag, struct reason *reason)
-{
-    struct group *group = member->group;
-    if (member->generation != group->generation)
-        return F8_OK; /* another began the next generation, so nothing of this one is left */
-    if (reserve_quiesce(member) < 0)
-        return reason_set(
-            reason, F8_ENOMEM, "out of memory while rank %u waits for quiet", member->rank);
-    if (round_quiesce(group->collective->rounds, member->rank, tag) == F8_OK)
-        return F8_OK;
-    member->quiesces[member->num_quiesces++] = tag;
-    return ROUND_PENDING;
-}
-
-/* The first bucket with an open request of the member that reads one of these weights. */
-static int check_unread(const struct member *member, uint32_t first, uint32_t count,
-    const char *what, struct reason *reason)
-{
-    const struct group *group = member->group;
-    const struct rounds *rounds = group->collective->rounds;
-    const struct weight_list *list = group->list;
-    bool own = round_asked(rounds, member->rank, ROUND_PRECOMPUTE);
-    bool foreign = collective_reads_for(member, ROUND_PRECOMPUTE);
-    for (uint32_t w = first; w < first + count; w++) {
-        const struct weight *weight = &list->weights[w];
-        if (round_reads(rounds, member->rank, weight->bucket))
-            return reason_set(reason, F8_EBUSY,
-                "weight %s is read by the open gather of bucket %s: wait for it before %s",
-                weight->name, list->buckets[weight->bucket].name, what);
-        if (weight->flavour == F8_PROTO_DYNAMIC && (weight->amax_group ? foreign : own))
-            return reason_set(reason, F8_EBUSY,
-                "weight %s of bucket %s is read by an open precompute: wait for it before %s",
-                weight->name, list->buckets[weight->bucket].name, what);
-    }
-    return F8_OK;
-}
-
-static int check_weights(
-    const struct member *member, uint32_t first, uint32_t count, struct reason *reason)
-{
-    int status = check_member(member, GROUP_SEALED, reason);
-    if (status < 0)
-        return status;
-    uint32_t num_weights = member->group->list->num_weights;
-    if (first > num_weights || count > num_weights - first)
-        return reason_set(reason, F8_ENOENT, "weights %u to %" PRIu64 ": group %s has %u weights",
-            first, (uint64_t)first + count, member->group->name, num_weights);
-    return F8_OK;
-}
-
-int collective_changed(struct member *member, uint32_t first, uint32_t count, struct reason *reason)
-{
-    int status = check_weights(member, first, count, reason);
-    if (status == F8_OK)
-        status = check_unread(member, first, count, "changing it", reason);
-    if (status < 0)
-        return status;
-    for (uint32_t w = first; w < first + count; w++)
-        member->versions[w]++;
-    return F8_OK;
-}
-
-int collective_check_move(struct member *member, uint32_t weight, struct reason *reason)
-{
-    int status = check_weights(member, weight, 1, reason);
-    return status < 0 ? status : check_unread(member, weight, 1, "moving it", reason);
 }
 
 uint64_t collective_place_offset(const struct group *group, uint32_t place)
@@ -485,4 +418,10 @@ bool collective_head(const struct group *group, struct round_head *ret_head)
 bool collective_missing(const struct group *group, uint64_t number, uint32_t rank)
 {
     return round_missing(group->collective->rounds, number, rank);
+}
+
+bool collective_holds(const struct group *group, uint32_t rank, uint32_t bucket)
+{
+    /* Before the seal the machine knows no buckets. */
+    return group->state == GROUP_SEALED && round_holds(group->collective->rounds, rank, bucket);
 }

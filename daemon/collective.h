@@ -12,6 +12,7 @@
 #include "daemon/backend.h"
 #include "daemon/registry.h"
 #include "daemon/round.h"
+#include "daemon/state.h"
 
 struct collective;
 
@@ -32,6 +33,7 @@ struct collective_context {
     struct backend *backend;                    /* borrowed */
     const struct config *config;                /* borrowed */
     const struct collective_listener *listener; /* borrowed: static */
+    struct state_store *states;                 /* borrowed */
     struct collective *events; /* borrowed: groups that others have done something to */
     bool serving;
     uint64_t gathers, failed; /* totals since the daemon began */
@@ -40,8 +42,7 @@ struct collective_context {
 /* What a rank gives to the seal. */
 struct collective_seal {
     uint64_t deadline_ms;
-    uint32_t slots;
-    bool poison;
+    struct member_seal options; /* its import is taken over, whatever the result */
 };
 
 /* Makes the group's collective, for its first generation. F8_ENOMEM. */
@@ -61,6 +62,13 @@ int collective_enter(struct member *member);
 
 /* A member takes no further part. Its shards are read until the group is drained. */
 void collective_leave(struct member *member, bool died);
+
+/*
+ * Around what changes several groups as one event, such as a client that leaves all of its: what
+ * one group does to another waits until it is over. What _hold gives, _let_go takes.
+ */
+bool collective_hold(struct collective_context *context);
+void collective_let_go(struct collective_context *context, bool held);
 
 /*
  * A member's requests, for its generation: ROUND_PENDING (the answer comes through done), F8_OK,
@@ -93,6 +101,9 @@ uint64_t collective_completed(const struct group *group);
 /* What waits or runs now; false if nothing is open. */
 bool collective_head(const struct group *group, struct round_head *ret_head);
 bool collective_missing(const struct group *group, uint64_t number, uint32_t rank);
+
+/* Whether the rank holds the gathered bucket. */
+bool collective_holds(const struct group *group, uint32_t rank, uint32_t bucket);
 
 /* "gather of layers.4", "precompute", "seal": in a buffer, which it returns. */
 char *collective_describe(

@@ -105,14 +105,28 @@ bool collective_must_exchange(const struct collective *collective)
     return false;
 }
 
-/* Another source that waits for the amaxes of another bucket: neither would ever go on. */
+/* Whether the source has the amax group's bucket, so that its exchange waits for it. */
+static bool has_bucket(const struct collective *source, uint32_t bucket)
+{
+    const struct group *group = source->group->amax_group;
+    const struct amax_table *table = &group->collective->table;
+    uint32_t s = 0;
+    while (table->sources[s].group != source->group)
+        s++;
+    return table->sources[s].weights[group->list->buckets[bucket].first] != AMAX_NONE;
+}
+
+/* Another source that waits for us in another bucket, as we would for it: neither would go on. */
 static const struct collective *find_crossing(const struct collective *source, uint32_t bucket)
 {
-    const struct group *other = source->group->amax_group->sources;
-    for (; other; other = other->next_source)
-        if (other->collective != source && other->collective->exchanging &&
-            exchanged_bucket(other->collective) != bucket)
-            return other->collective;
+    const struct group *group = source->group->amax_group->sources;
+    for (; group; group = group->next_source) {
+        const struct collective *other = group->collective;
+        if (other == source || !other->exchanging || exchanged_bucket(other) == bucket)
+            continue;
+        if (has_bucket(other, bucket) && has_bucket(source, exchanged_bucket(other)))
+            return other;
+    }
     return NULL;
 }
 

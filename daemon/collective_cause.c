@@ -153,14 +153,16 @@ void collective_broken(void *context, const struct round_cause *cause)
     if (group->state == GROUP_BROKEN)
         return; /* a rank died while the seal ran: the cause is known */
     struct round_head head;
-    bool at_rest = cause->trouble == ROUND_RANK_LEFT && !round_head(collective->rounds, &head);
+    bool at_rest = cause->trouble == ROUND_RANK_LEFT ||
+                   (cause->trouble == ROUND_OTHER_GROUP && collective->broken_at_rest);
+    at_rest = at_rest && !round_head(collective->rounds, &head);
     group->state = GROUP_BROKEN;
     explain(collective, cause, &group->cause);
     /* A rank that leaves when nothing is open is how a training run ends. */
     log_line(at_rest ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING, "job %s, group %s: %s", group->job->name,
         group->name, group->cause.text);
     collective->context->failed += !at_rest;
-    collective_break_linked(collective, cause->status);
+    collective_break_linked(collective, cause->status, at_rest);
 }
 
 static uint64_t version_of(const struct collective *collective, uint32_t rank, uint32_t weight)

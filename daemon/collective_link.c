@@ -37,12 +37,13 @@ void collective_poke_sources(struct collective *collective)
         enqueue(s->collective);
 }
 
-static void break_later(struct group *group, const struct group *first, int status)
+static void break_later(struct group *group, const struct group *first, int status, bool at_rest)
 {
     struct collective *collective = group->collective;
     if (group->state == GROUP_BROKEN || collective->break_status < 0)
         return;
     collective->break_status = status;
+    collective->broken_at_rest = at_rest;
     (void)reason_set(&collective->broken_by, status,
         "group %.80s, which shares amaxes with group "
         "%.80s, broke: %.300s",
@@ -50,13 +51,13 @@ static void break_later(struct group *group, const struct group *first, int stat
     enqueue(collective);
 }
 
-void collective_break_linked(struct collective *collective, int status)
+void collective_break_linked(struct collective *collective, int status, bool at_rest)
 {
     const struct group *group = collective->group;
     if (group->amax_group)
-        break_later(group->amax_group, group, status);
+        break_later(group->amax_group, group, status, at_rest);
     for (struct group *s = group->sources; s; s = s->next_source)
-        break_later(s, group, status);
+        break_later(s, group, status, at_rest);
 }
 
 static void serve_event(struct collective *collective)
@@ -85,6 +86,19 @@ void collective_serve_events(struct collective_context *context)
         serve_event(collective);
     }
     context->serving = false;
+}
+
+bool collective_hold(struct collective_context *context)
+{
+    bool held = context->serving;
+    context->serving = true;
+    return held;
+}
+
+void collective_let_go(struct collective_context *context, bool held)
+{
+    context->serving = held;
+    collective_serve_events(context);
 }
 
 /* Whether the member has an open collective in its amax group, which its gathers come after. */

@@ -92,6 +92,7 @@ struct collective {
     struct collective *next_event; /* borrowed: the context's queue */
     struct reason broken_by;       /* for break_status */
     int break_status;              /* a linked group broke with this: to be broken too */
+    bool broken_at_rest;           /* and nothing was open there */
     bool queued;
     bool exchanging; /* the running gather has posted its amaxes and waits */
     struct weights_layout layout;
@@ -106,6 +107,10 @@ extern const struct round_ops collective_round_ops;
 
 /* collective.c */
 void collective_settle(struct collective *collective);
+/* Refusals of a request that is for groups of this state; of one on shards, which not all have. */
+int collective_check_member(
+    const struct member *member, enum group_state state, struct reason *reason);
+int collective_check_has_shards(const struct group *group, struct reason *reason);
 
 /* collective_amax.c */
 
@@ -131,7 +136,8 @@ int collective_make_table(struct collective *collective);
 
 /* collective_link.c */
 void collective_poke_sources(struct collective *collective);
-void collective_break_linked(struct collective *collective, int status);
+/* at_rest: it broke as runs end, when nothing was open. */
+void collective_break_linked(struct collective *collective, int status, bool at_rest);
 void collective_dequeue(struct collective *collective);
 void collective_serve_events(struct collective_context *context);
 /* Whether a member has an open collective in the amax group: the gather comes after it. */
@@ -160,6 +166,14 @@ bool collective_wants_amax(const struct collective *collective, uint32_t weight)
 
 /* collective_seal.c */
 int collective_start_seal(struct collective *collective);
+
+/*
+ * collective_state.c: whether the state that the seal asks for is there and fits; takes it, once
+ * all else is ready, and stores it as the group's; keeps what a sync or invalidate made of it.
+ */
+int collective_check_state(struct collective *collective, const struct weight_list *list);
+int collective_take_state(struct collective *collective);
+void collective_keep_state(struct group *group);
 
 /* collective_early.c */
 bool collective_prepare(void *context, uint32_t rank, uint32_t bucket, uint32_t place);

@@ -210,6 +210,18 @@ static void complete_gather(struct collective *collective)
     collective->context->gathers++;
 }
 
+/* Keeps for operators what the sync made of the weight. */
+static void log_sync(struct group *group, uint32_t weight)
+{
+    const struct scaling *scaling = &group->scalings[weight];
+    struct history_value value = {.amax = scaling->delayed.local};
+    memcpy(&value.scale, &scaling->scale, sizeof(value.scale));
+    if (!group->history)
+        group->history = history_new(group->list->num_weights);
+    if (group->history)
+        history_add(group->history, weight, scaling->delayed.syncs, value);
+}
+
 /* A sync or an invalidate, which read no shard: they move the state of the group's own weights. */
 static void move_state(struct collective *collective)
 {
@@ -224,11 +236,13 @@ static void move_state(struct collective *collective)
         } else if (weight->flavour == F8_PROTO_DELAYED) {
             if (collective->table.num_sources > 0)
                 scaling->delayed.local = collective_local_amax(collective, w);
-            scaling_sync(scaling, weight);
+            if (scaling_sync(scaling, weight))
+                log_sync(group, w);
         }
         collective_push(collective, w);
     }
     group->syncs += collective->run.round.kind == ROUND_SYNC;
+    collective_keep_state(group);
 }
 
 static void end_run(struct collective *collective)

@@ -7,20 +7,49 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "status.h"
 
+/* "a fresh state", "the state of sync 7": in a buffer, which it returns. */
+static char *describe_state(const struct member_seal *seal, char *buffer, size_t size)
+{
+    if (seal->state == F8_PROTO_STATE_FRESH)
+        (void)snprintf(buffer, size, "a fresh state");
+    else if (seal->state == F8_PROTO_STATE_IMPORT)
+        (void)snprintf(buffer, size, "an import of %zu bytes, checksum 0x%08x", seal->import_size,
+            seal->import_crc);
+    else if (seal->syncs == F8_PROTO_ANY_SYNCS)
+        (void)snprintf(buffer, size, "the stored state");
+    else
+        (void)snprintf(buffer, size, "the stored state of sync %" PRIu64, seal->syncs);
+    return buffer;
+}
+
+static int compare_states(const struct member *a, const struct member *b, struct reason *reason)
+{
+    char of_a[80], of_b[80];
+    describe_state(&a->seal, of_a, sizeof(of_a));
+    describe_state(&b->seal, of_b, sizeof(of_b));
+    if (strcmp(of_a, of_b) == 0)
+        return F8_OK;
+    return reason_set(reason, F8_EMISMATCH,
+        "rank %u (pid %u) sealed with %s where rank %u (pid %u) did with %s", b->rank, b->pid, of_b,
+        a->rank, a->pid, of_a);
+}
+
 static int compare_options(const struct member *a, const struct member *b, struct reason *reason)
 {
-    if (a->slots != b->slots)
+    const struct member_seal *x = &a->seal, *y = &b->seal;
+    if (x->slots != y->slots)
         return reason_set(reason, F8_EMISMATCH,
             "rank %u (pid %u) sealed with %u slots where rank %u (pid %u) gave %u", b->rank, b->pid,
-            b->slots, a->rank, a->pid, a->slots);
-    if (a->poison != b->poison)
+            y->slots, a->rank, a->pid, x->slots);
+    if (x->poison != y->poison)
         return reason_set(reason, F8_EMISMATCH,
             "rank %u (pid %u) sealed %s poison where rank %u (pid %u) sealed %s", b->rank, b->pid,
-            b->poison ? "with" : "without", a->rank, a->pid, a->poison ? "with" : "without");
-    return F8_OK;
+            y->poison ? "with" : "without", a->rank, a->pid, x->poison ? "with" : "without");
+    return compare_states(a, b, reason);
 }
 
 static int compare_members(const struct group *group, struct reason *reason)
@@ -72,11 +101,16 @@ static int adopt_list(struct collective *collective, struct weight_list *list)
     if (!scalings)
         return reason_set(
             &collective->refusal, F8_ENOMEM, "out of memory sealing group %s", group->name);
-    for (uint32_t w = 0; w < list->num_weights && known; w++)
+    for (uint32_t w = 0; w < list->num_weights && known; w++) {
         scaling_next_generation(&scalings[w], &list->weights[w]);
+        if (list->weights[w].amax_group != 0) /* its state comes with the seal of that group */
+            scaling_invalidate(&scalings[w], &list->weights[w]);
+    }
     if (!known) {
         free(group->scalings);
         group->scalings = scalings;
+        history_free(group->history);
+        group->history = NULL;
         group->syncs = 0;
     }
     weights_ref(list);
@@ -166,11 +200,28 @@ static void hand_over(struct collective *collective)
     free(forming);
 }
 
+/* Checkpoints are large: they are not kept for longer than they are needed. */
+static void drop_imports(struct group *group)
+{
+    for (uint32_t r = 0; r < group->world_size; r++) {
+        struct member *member = group_member_of(group, r);
+        free(member->seal.import);
+        member->seal.import = NULL;
+    }
+}
+
 static void end_seal(struct collective *collective, int status)
 {
     struct group *group = collective->group;
     if (status == F8_OK)
         status = prepare(collective);
+    if (status == F8_OK)
+        status = collective_take_state(collective);
+    drop_imports(group);
+    if (status < 0) {
+        free(collective->sealed);
+        collective->sealed = NULL;
+    }
     if (status == F8_OK && group->state == GROUP_FORMING) {
         group->state = GROUP_SEALED;
         if (collective->names)
@@ -277,10 +328,16 @@ static int start_amax_seal(struct collective *collective)
         return reason_set(
             &collective->refusal, F8_ERANKDEAD, "a rank of group %s died or left", group->name);
     struct weight_list *list;
-    int status = collective_compare_sources(collective, &list);
+    int status = F8_OK;
+    for (uint32_t r = 1; r < group->world_size && status == F8_OK; r++)
+        status = compare_options(group->members[0], group->members[r], &collective->refusal);
+    if (status == F8_OK)
+        status = collective_compare_sources(collective, &list);
     if (status < 0)
         return status;
-    status = adopt_list(collective, list);
+    status = collective_check_state(collective, list);
+    if (status == F8_OK)
+        status = adopt_list(collective, list);
     weights_unref(list);
     if (status < 0)
         return status;
@@ -294,18 +351,20 @@ int collective_start_seal(struct collective *collective)
     struct group *group = collective->group;
     struct reason *refusal = &collective->refusal;
     const struct member *first = group_member_of(group, 0);
-    group->slots = first->slots;
-    group->poison = first->poison;
+    group->slots = first->seal.slots;
+    group->poison = first->seal.poison;
     collective->names = first->names;
     if (group->sources)
         return start_amax_seal(collective);
     int status = compare_members(group, refusal);
     if (status == F8_OK)
-        status = check_slots(first->list, first->slots, refusal);
+        status = check_slots(first->list, first->seal.slots, refusal);
     for (uint32_t r = 0; r < group->world_size && status == F8_OK; r++)
         status = check_shards(group_member_of(group, r), refusal);
     if (status == F8_OK)
         status = check_names(collective);
+    if (status == F8_OK)
+        status = collective_check_state(collective, first->list);
     if (status == F8_OK)
         status = adopt_list(collective, first->list);
     if (status < 0)

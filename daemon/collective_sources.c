@@ -125,16 +125,20 @@ static int end_bucket(
 static int fill_list(const struct group *group, struct weight_list *list, struct reason *reason)
 {
     const char *bucket = NULL;
+    const struct group *source = NULL;
     uint32_t first = 0;
     int status = F8_OK;
     struct walk walk = walk_begin(group, group->members[0]);
     for (; walk.source && status == F8_OK; walk_next(&walk)) {
         struct weight copy = *walk_weight(&walk);
-        if (bucket && strcmp(bucket, walk_bucket(&walk)) != 0) {
+        /* Two sources may each have a bucket of that name: that is refused, for an exchange counts
+           by bucket who has posted. */
+        if (bucket && (walk.source != source || strcmp(bucket, walk_bucket(&walk)) != 0)) {
             status = end_bucket(list, bucket, first, reason);
             first = list->num_weights;
         }
         bucket = walk_bucket(&walk);
+        source = walk.source;
         copy.amax_group = 0;
         if (status == F8_OK)
             status = weights_add(list, walk_weight(&walk)->name, &copy, UINT32_MAX, reason);

@@ -71,6 +71,10 @@ static const struct setting settings[] = {
         KIND_COUNT, AT(credit), 1, 1 << 20},
     {"max-rounds", "N", "open collectives of one group (default: 4096)", KIND_COUNT, AT(max_rounds),
         1, 1 << 20},
+    {"max-states", "N", "scaling states stored for one uid (default: 1024)", KIND_COUNT,
+        AT(max_states), 1, 1 << 20},
+    {"linger", "SECONDS", "that a group's scaling state outlives it (default: 600)", KIND_SECONDS,
+        AT(linger_ms), 0, 1 << 30},
 };
 
 #define NUM_SETTINGS (sizeof(settings) / sizeof(settings[0]))
@@ -94,9 +98,11 @@ static void set_defaults(struct config *config)
         .max_ranks = 256,
         .credit = 4096,
         .max_rounds = 4096,
+        .max_states = 1024,
         .memory_per_uid = total_memory() / 5 * 4,
         .deadline_ms = 600000,
         .slow_ms = 30000,
+        .linger_ms = 600000,
     };
 }
 

@@ -25,9 +25,11 @@ struct config {
     uint32_t max_ranks;      /* of one group, on this host */
     uint32_t credit;         /* open requests of one connection */
     uint32_t max_rounds;     /* open collectives of one group */
-    uint64_t memory_per_uid; /* bytes: regions and arenas */
+    uint32_t max_states;     /* scaling states stored for one uid */
+    uint64_t memory_per_uid; /* bytes: regions, arenas and stored states */
     uint64_t deadline_ms;    /* of a collective that names none */
     uint64_t slow_ms;        /* after which a waiting collective is logged */
+    uint64_t linger_ms;      /* that a scaling state is kept after its group is gone */
     bool has_admin_gid;
     gid_t admin_gid; /* besides root and the daemon's own uid */
 };

@@ -34,6 +34,7 @@ static void member_free(struct member *member)
     free(member->shards);
     free(member->versions);
     free(member->quiesces);
+    free(member->seal.import);
     free(member);
 }
 

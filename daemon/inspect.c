@@ -50,6 +50,18 @@ static bool wants_row(struct page *page)
     return page->row++ >= page->ask->cursor;
 }
 
+/*
+ * How many of the next `count` rows, all of which match, were on earlier pages: passed over at
+ * once, so that a list of many pages is not walked from its begin for each.
+ */
+static uint32_t pass_over(struct page *page, uint32_t count)
+{
+    uint64_t before = page->ask->cursor > page->row ? page->ask->cursor - page->row : 0;
+    uint32_t passed = before < count ? (uint32_t)before : count;
+    page->row += passed;
+    return passed;
+}
+
 /* Puts a row into a list of the reply, unless the page is full. */
 static void put_row(struct page *page, void *message, void ***list, size_t *count)
 {
@@ -213,9 +225,11 @@ static bool fill_history(
 
 static void add_weights(struct page *page, const struct group *group)
 {
-    if (group->sources)
-        return; /* its weights are those of others, which are shown there */
-    for (uint32_t w = 0; group->list && w < group->list->num_weights && !page->full; w++) {
+    if (!group->list || group->sources)
+        return; /* the weights of an amax group are those of others, which are shown there */
+    uint32_t num_weights = group->list->num_weights;
+    uint32_t w = page->ask->name[0] == '\0' ? pass_over(page, num_weights) : 0;
+    for (; w < num_weights && !page->full; w++) {
         if (!matches(page->ask->name, group->list->weights[w].name) || !wants_row(page))
             continue;
         F8__WeightInfo *info = grab(page, sizeof(*info));
@@ -228,10 +242,96 @@ static void add_weights(struct page *page, const struct group *group)
     }
 }
 
+static void sum_weights(F8__BucketInfo *info, const struct group *group, uint32_t bucket)
+{
+    const struct bucket_info *range = &group->list->buckets[bucket];
+    info->weights = range->count;
+    info->gathers = group->scalings[range->first].gathers;
+    for (uint32_t w = range->first; w < range->first + range->count; w++) {
+        const struct scaling *scaling = &group->scalings[w];
+        info->bytes += weight_wire_bytes(&group->list->weights[w]);
+        info->saturated += scaling->saturated;
+        info->nan += scaling->nan;
+        info->stale += scaling->stale;
+    }
+}
+
+static void add_bucket(struct page *page, const struct group *group, uint32_t bucket)
+{
+    F8__BucketInfo *info = grab(page, sizeof(*info));
+    uint32_t *holders = info ? grab(page, group->world_size * sizeof(*holders)) : NULL;
+    if (!holders)
+        return;
+    f8__bucket_info__init(info);
+    info->job = group->job->name;
+    info->uid = group->job->uid;
+    info->group = group->name;
+    info->name = (char *)group->list->buckets[bucket].name;
+    info->shared = group->list->buckets[bucket].shared;
+    info->holders = holders;
+    for (uint32_t r = 0; r < group->world_size; r++)
+        if (collective_holds(group, r, bucket))
+            holders[info->n_holders++] = r;
+    sum_weights(info, group, bucket);
+    put_row(page, info, (void ***)&page->reply->buckets, &page->reply->n_buckets);
+}
+
+static void add_buckets(struct page *page, const struct group *group)
+{
+    if (!group->list || group->sources)
+        return;
+    uint32_t num_buckets = group->list->num_buckets;
+    uint32_t b = page->ask->name[0] == '\0' ? pass_over(page, num_buckets) : 0;
+    for (; b < num_buckets && !page->full; b++)
+        if (matches(page->ask->name, group->list->buckets[b].name) && wants_row(page))
+            add_bucket(page, group, b);
+}
+
+/* Any one weight's history fits a packet, so that pages end between weights. */
+_Static_assert(HISTORY_SYNCS * 8 + 4 * F8_PROTO_MAX_NAME < PAGE_BYTES, "a history is a row");
+
+static void add_history(struct page *page, const struct group *group, uint32_t weight)
+{
+    uint64_t newest = group->scalings[weight].delayed.syncs;
+    uint32_t count = history_count(group->history, weight, newest);
+    F8__HistoryInfo *info = grab(page, sizeof(*info));
+    uint32_t *values = info ? grab(page, 2 * count * sizeof(*values)) : NULL;
+    if (!values)
+        return;
+    f8__history_info__init(info);
+    info->job = group->job->name;
+    info->uid = group->job->uid;
+    info->group = group->name;
+    info->name = (char *)group->list->weights[weight].name;
+    info->newest = newest;
+    info->n_amax = info->n_scale = count;
+    info->amax = values;
+    info->scale = values + count;
+    for (uint32_t i = 0; i < count; i++) {
+        struct history_value value = history_at(group->history, weight, i);
+        info->amax[i] = value.amax;
+        info->scale[i] = value.scale;
+    }
+    put_row(page, info, (void ***)&page->reply->histories, &page->reply->n_histories);
+}
+
+/* Of the weights whose state is the group's own, also if others gather them. */
+static void add_histories(struct page *page, const struct group *group)
+{
+    for (uint32_t w = 0; group->list && w < group->list->num_weights && !page->full; w++) {
+        const struct weight *weight = &group->list->weights[w];
+        if (weight->flavour == F8_PROTO_DELAYED && weight->amax_group == 0 &&
+            matches(page->ask->name, weight->name) && wants_row(page))
+            add_history(page, group, w);
+    }
+}
+
 static const char *round_state(const struct round_head *head)
 {
     if (head->running)
         return "running";
+    if (head->outside)
+        return "waiting for another group";
     return head->complete ? "waiting for a place" : "waiting for ranks";
 }
 
@@ -277,17 +377,28 @@ static void add_round(struct page *page, const struct group *group)
     put_row(page, info, (void ***)&page->reply->rounds, &page->reply->n_rounds);
 }
 
-/* The rows of one group in a view whose rows are groups, weights or rounds. */
+/* The rows of one group, in a view whose rows are not jobs. */
 static void add_of_group(struct page *page, const struct group *group)
 {
-    if (page->ask->view == F8__VIEW__WEIGHTS || page->ask->view == F8__VIEW__AMAX)
+    switch (page->ask->view) {
+    case F8__VIEW__WEIGHTS:
+    case F8__VIEW__AMAX:
         add_weights(page, group);
-    else if (!matches(page->ask->name, group->name))
-        return;
-    else if (page->ask->view == F8__VIEW__GROUPS)
-        add_group(page, group);
-    else
-        add_round(page, group);
+        break;
+    case F8__VIEW__BUCKETS:
+        add_buckets(page, group);
+        break;
+    case F8__VIEW__HISTORY:
+        add_histories(page, group);
+        break;
+    default:
+        if (!matches(page->ask->name, group->name))
+            break;
+        if (page->ask->view == F8__VIEW__GROUPS)
+            add_group(page, group);
+        else
+            add_round(page, group);
+    }
 }
 
 static void fill_lists(struct page *page)
@@ -306,13 +417,14 @@ static void fill_lists(struct page *page)
 
 static size_t rows_of(const F8__InspectReply *reply)
 {
-    return reply->n_jobs + reply->n_groups + reply->n_weights + reply->n_rounds;
+    return reply->n_jobs + reply->n_groups + reply->n_weights + reply->n_rounds + reply->n_buckets +
+           reply->n_histories;
 }
 
 int session_inspect(struct session *session, const struct incoming *incoming, struct answer *answer)
 {
     const F8__Inspect *ask = incoming->request->inspect;
-    if (ask->view > F8__VIEW__AMAX)
+    if (ask->view > F8__VIEW__HISTORY)
         return reason_set(&answer->reason, F8_EUNKNOWN, "view %d is not known to f8gatherd %s",
             (int)ask->view, F8_VERSION);
     answer->scratch = malloc(SCRATCH);

@@ -11,6 +11,8 @@
 struct registry {
     const struct config *config; /* borrowed: outlives it */
     struct job *jobs;            /* owned list */
+    registry_held *held;         /* what else a uid holds; NULL: nothing */
+    const void *held_context;    /* borrowed */
     uint32_t num_jobs;
     uint32_t last_id;
 };
@@ -31,6 +33,12 @@ void registry_free(struct registry *registry)
 const struct config *registry_config(const struct registry *registry)
 {
     return registry->config;
+}
+
+void registry_count_also(struct registry *registry, registry_held *held, const void *context)
+{
+    registry->held = held;
+    registry->held_context = context;
 }
 
 struct job *registry_jobs(const struct registry *registry)
@@ -124,9 +132,14 @@ void registry_leave_job(struct job *job)
     release_job(job);
 }
 
+static uint64_t held_elsewhere(const struct registry *registry, uid_t uid)
+{
+    return registry->held ? registry->held(registry->held_context, uid) : 0;
+}
+
 static uint64_t held_by(const struct registry *registry, uid_t uid)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes = held_elsewhere(registry, uid);
     for (const struct job *job = registry->jobs; job; job = job->next)
         if (job->uid == uid)
             bytes += job->region_bytes + job->arena_bytes;
@@ -147,22 +160,32 @@ static void append_holdings(const struct registry *registry, uid_t uid, struct r
             used += (size_t)snprintf(reason->text + used, REASON_SIZE - used,
                 "; job %s holds regions of %.1f MiB and arenas of %.1f MiB", job->name,
                 mib(job->region_bytes), mib(job->arena_bytes));
+    if (held_elsewhere(registry, uid) > 0 && used < REASON_SIZE)
+        (void)snprintf(reason->text + used, REASON_SIZE - used, "; stored states have %.1f MiB",
+            mib(held_elsewhere(registry, uid)));
+}
+
+int registry_check_room(const struct registry *registry, uid_t uid, const char *what,
+    uint64_t bytes, struct reason *reason)
+{
+    uint64_t limit = registry->config->memory_per_uid;
+    uint64_t held = held_by(registry, uid);
+    if (held <= limit && bytes <= limit - held)
+        return F8_OK;
+    (void)reason_set(reason, F8_ELIMIT,
+        "%s needs %.1f MiB, but uid %u holds %.1f MiB of its %.1f MiB (--memory-per-uid)", what,
+        mib(bytes), (unsigned)uid, mib(held), mib(limit));
+    append_holdings(registry, uid, reason);
+    return F8_ELIMIT;
 }
 
 static int charge(
     struct job *job, const char *what, uint64_t bytes, uint64_t *account, struct reason *reason)
 {
-    uint64_t limit = job->registry->config->memory_per_uid;
-    uint64_t held = held_by(job->registry, job->uid);
-    if (held > limit || bytes > limit - held) {
-        (void)reason_set(reason, F8_ELIMIT,
-            "%s needs %.1f MiB, but uid %u holds %.1f MiB of its %.1f MiB (--memory-per-uid)", what,
-            mib(bytes), (unsigned)job->uid, mib(held), mib(limit));
-        append_holdings(job->registry, job->uid, reason);
-        return F8_ELIMIT;
-    }
-    *account += bytes;
-    return F8_OK;
+    int status = registry_check_room(job->registry, job->uid, what, bytes, reason);
+    if (status == F8_OK)
+        *account += bytes;
+    return status;
 }
 
 int registry_charge_region(struct job *job, const char *what, uint64_t bytes, struct reason *reason)
@@ -253,6 +276,7 @@ void registry_free_group(struct group *group)
     arena_free(group->arena);
     weights_unref(group->list);
     free(group->scalings);
+    history_free(group->history);
     free(group->members);
     free(group->name);
     free(group);

@@ -12,6 +12,7 @@
 
 #include "daemon/arena.h"
 #include "daemon/config.h"
+#include "daemon/history.h"
 #include "daemon/reason.h"
 #include "daemon/region.h"
 #include "daemon/scaling.h"
@@ -19,6 +20,7 @@
 
 struct collective;
 struct registry;
+struct state;
 
 /* A training run: the namespace of groups. Another uid's job of the same name is another job. */
 struct job {
@@ -48,6 +50,17 @@ struct shard {
     uint64_t offset;
 };
 
+/* What a rank gave to the seal, to be compared with the others'. */
+struct member_seal {
+    uint64_t syncs;  /* F8_PROTO_STATE_CONTINUE */
+    uint8_t *import; /* owned, F8_PROTO_STATE_IMPORT: rank 0's bytes, until the seal has ended */
+    size_t import_size;
+    uint32_t import_crc;
+    uint32_t slots;
+    uint8_t state; /* f8_proto_state */
+    bool poison;
+};
+
 /* A rank of a group, as long as its client is connected. */
 struct member {
     struct group *group;      /* borrowed: outlives its members */
@@ -60,12 +73,11 @@ struct member {
     uint32_t num_quiesces, quiesces_capacity;
     uint32_t rank;
     uint32_t pid;
-    uint64_t generation; /* that it takes part in */
-    uint32_t slots;      /* what it gave to the seal */
-    bool poison;
-    struct member *next;    /* borrowed: the group's list of departed ones */
-    struct member *sibling; /* borrowed: the session's list of what its client has joined */
-    struct group *names;    /* borrowed: the foreign amax group that its weights name, or NULL */
+    uint64_t generation;     /* that it takes part in */
+    struct member_seal seal; /* what it gave to the seal */
+    struct member *next;     /* borrowed: the group's list of departed ones */
+    struct member *sibling;  /* borrowed: the session's list of what its client has joined */
+    struct group *names;     /* borrowed: the foreign amax group that its weights name, or NULL */
     uint32_t committed_weights, committed_buckets;
     bool registering; /* a registration of several packets is under way */
 };
@@ -81,7 +93,9 @@ struct group {
     struct member *departed;       /* owned list: work may still read their shards */
     struct weight_list *list;      /* a reference; NULL before the first seal */
     struct scaling *scalings;      /* owned: by weight of list */
+    struct history *history;       /* owned: by weight of list; NULL before the first sync */
     struct arena *arena;           /* owned; NULL before the first seal */
+    struct state *stored;          /* borrowed: held in the store of states; NULL: none */
     struct collective *collective; /* owned: made and freed by session */
     void *waiting;                 /* borrowed: sessions that join once it is drained */
     char *name;                    /* owned */
@@ -96,6 +110,9 @@ struct group {
     bool poison;
     enum group_state state;
 };
+
+/* Bytes that a uid holds elsewhere. */
+typedef uint64_t registry_held(const void *context, uid_t uid);
 
 /* Totals for operators. */
 struct registry_totals {
@@ -121,6 +138,12 @@ int registry_enter_job(struct registry *registry, uid_t uid, const char *name, c
 /* One client less; the job goes with its last client and its last group. */
 void registry_leave_job(struct job *job);
 
+/*
+ * What else counts as held by a uid: `held` is asked, with `context` (borrowed), whenever
+ * something is charged.
+ */
+void registry_count_also(struct registry *registry, registry_held *held, const void *context);
+
 /* The first job, then by ->next. */
 struct job *registry_jobs(const struct registry *registry);
 
@@ -131,6 +154,9 @@ struct job *registry_jobs(const struct registry *registry);
 int registry_charge_region(
     struct job *job, const char *what, uint64_t bytes, struct reason *reason);
 int registry_charge_arena(struct job *job, const char *what, uint64_t bytes, struct reason *reason);
+/* Whether `bytes` more may be held by a uid, that are not charged here. F8_ELIMIT as above. */
+int registry_check_room(const struct registry *registry, uid_t uid, const char *what,
+    uint64_t bytes, struct reason *reason);
 void registry_discharge_region(struct job *job, uint64_t bytes);
 void registry_discharge_arena(struct job *job, uint64_t bytes);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables of the state machine of round.h, private to round.c, which changes them, and
- * round_query.c, which reads them.
+ * The tables of the state machine of round.h, private to round_tables.c, which makes them, round.c,
+ * which changes them, and round_query.c, which reads them.
  */
 #ifndef F8_DAEMON_ROUND_TABLES_H
 #define F8_DAEMON_ROUND_TABLES_H

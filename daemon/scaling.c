@@ -37,6 +37,11 @@ struct scaling *scaling_new(const struct weight_list *list)
     return scalings;
 }
 
+void scaling_reset(struct scaling *scaling, const struct weight *weight)
+{
+    scaling_init(scaling, weight, scaling->delayed.history);
+}
+
 void scaling_next_generation(struct scaling *scaling, const struct weight *weight)
 {
     scaling->version = SCALING_VERSION_UNKNOWN;
@@ -114,19 +119,21 @@ static uint32_t decisive_amax(const struct scaling *scaling, const struct weight
     return amax;
 }
 
-void scaling_sync(struct scaling *scaling, const struct weight *weight)
+bool scaling_sync(struct scaling *scaling, const struct weight *weight)
 {
     struct scaling_delayed *delayed = &scaling->delayed;
     if (!scaling->ready)
-        return;
+        return false;
     delayed->newest = (delayed->newest + weight->history_length - 1u) % weight->history_length;
     delayed->history[delayed->newest] = delayed->local;
     delayed->syncs++;
     delayed->since_sync = 0;
+    see_amax(scaling, delayed->local);
     if (delayed->local == 0 || delayed->local >= INFINITE)
         delayed->kept++;
     else
         set_scale(scaling, weight, decisive_amax(scaling, weight), F8K_SCALE_DIRECT);
+    return true;
 }
 
 void scaling_invalidate(struct scaling *scaling, const struct weight *weight)
@@ -153,6 +160,7 @@ void scaling_follow(
     scaling->amax = leader->amax;
     scaling->amax_seen = leader->amax_seen;
     scaling->precomputed = leader->precomputed;
+    bool takes_local = !scaling->ready || !leader->ready;
     scaling->ready = leader->ready;
     if (weight->flavour != F8_PROTO_DELAYED)
         return;
@@ -160,7 +168,8 @@ void scaling_follow(
         scaling->delayed.since_sync = 0;
     scaling->delayed.syncs = leader->delayed.syncs;
     scaling->delayed.kept = leader->delayed.kept;
-    scaling->delayed.local = leader->delayed.local;
+    if (takes_local)
+        scaling->delayed.local = leader->delayed.local;
     scaling->delayed.newest = leader->delayed.newest;
     memcpy(scaling->delayed.history, leader->delayed.history,
         weight->history_length * sizeof(*leader->delayed.history));

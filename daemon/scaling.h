@@ -48,6 +48,9 @@ void scaling_init(struct scaling *scaling, const struct weight *weight, uint32_t
  */
 struct scaling *scaling_new(const struct weight_list *list);
 
+/* As scaling_new leaves it: a group that begins afresh. */
+void scaling_reset(struct scaling *scaling, const struct weight *weight);
+
 /* A new generation: what was precomputed from other ranks' values is not used again. */
 void scaling_next_generation(struct scaling *scaling, const struct weight *weight);
 
@@ -69,16 +72,17 @@ void scaling_cast(struct scaling *scaling, uint32_t amax);
 
 /*
  * A sync of a delayed weight: the amax of its last gather enters the history, which gives the
- * next scale. Nothing happens to a weight that has no seed yet.
+ * next scale. Nothing happens to a weight that has no seed yet: false.
  */
-void scaling_sync(struct scaling *scaling, const struct weight *weight);
+bool scaling_sync(struct scaling *scaling, const struct weight *weight);
 
 /* The weight was loaded anew: the next gather seeds it, or computes its scale. */
 void scaling_invalidate(struct scaling *scaling, const struct weight *weight);
 
 /*
  * The state of a weight whose amax is taken over another group's ranks becomes that group's; what
- * its own gathers count stays. Both have the same history_length.
+ * its own gathers count and met stays, or their largest amax would be that of other groups from
+ * then on. Both have the same history_length.
  */
 void scaling_follow(
     struct scaling *scaling, const struct scaling *leader, const struct weight *weight);

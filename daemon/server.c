@@ -21,7 +21,8 @@ struct server {
     struct listener listener;
     struct conn_context conns;
     struct session_context session;
-    struct backend *backend; /* owned */
+    struct backend *backend;    /* owned */
+    struct state_store *states; /* owned */
 };
 
 /* The loop may end though they are still watched. */
@@ -92,6 +93,19 @@ static int set_up_rooms(struct server *server, const struct config *config)
                              : F8_ENOMEM;
 }
 
+/* Only once the socket is ours: another daemon's states are not looked at. */
+static int open_states(struct server *server, const struct config *config, struct reason *reason)
+{
+    /* A state that does not fit under RLIMIT_FSIZE is an error of its seal, not the end of all. */
+    (void)signal(SIGXFSZ, SIG_IGN);
+    int status = state_store_open(&server->loop, config, &server->states, reason);
+    if (status < 0)
+        return status;
+    server->session.collective.states = server->states;
+    registry_count_also(server->session.registry, state_store_held, server->states);
+    return F8_OK;
+}
+
 static int set_up(struct server *server, const struct config *config, struct reason *reason)
 {
     int status = set_up_rooms(server, config);
@@ -103,6 +117,11 @@ static int set_up(struct server *server, const struct config *config, struct rea
     server->listener.owner = server;
     server->listener.accepted = on_accepted;
     status = listener_open(&server->listener, &server->loop, config->socket, reason);
+    if (status == F8_OK) {
+        status = open_states(server, config, reason);
+        if (status < 0)
+            listener_close(&server->listener);
+    }
     if (status < 0)
         let_signals_go(server);
     return status;
@@ -119,6 +138,7 @@ static void take_down(struct server *server)
 {
     backend_free(server->backend);
     (void)uv_run(&server->loop, UV_RUN_DEFAULT);
+    state_store_close(server->states);
     uv_walk(&server->loop, close_any, NULL); /* what is left: the signals */
     (void)uv_run(&server->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&server->loop);

@@ -17,6 +17,7 @@ void answer_begin(struct answer *answer, uint64_t id)
     answer->reply.id = id;
     answer->reason.text[0] = '\0';
     answer->fd = -1;
+    answer->own_fd = -1;
     answer->scratch = NULL;
 }
 
@@ -30,6 +31,8 @@ void answer_send(struct session *session, struct answer *answer, int status)
     }
     session->context->link->send(session->conn, &answer->reply, answer->fd);
     free(answer->scratch);
+    if (answer->own_fd >= 0)
+        (void)close(answer->own_fd);
 }
 
 struct session *session_new(
@@ -48,13 +51,17 @@ struct session *session_new(
 void session_free(struct session *session, bool died)
 {
     struct job *job = session->job;
+    struct collective_context *collective = &session->context->collective;
     if (session->waits_for)
         session_stop_waiting(session);
+    /* A group that breaks answers all who wait in those that share amaxes with it: not us. */
+    bool held = collective_hold(collective);
     while (session->members) {
         struct member *member = session->members;
         session->members = member->sibling;
         collective_leave(member, died);
     }
+    collective_let_go(collective, held);
     session_drop_regions(session);
     if (job)
         registry_leave_job(job);
@@ -183,10 +190,11 @@ static int check_role(
         return reason_set(reason, F8_EORDER, "the first request of a connection must be Hello");
     if (body == F8__REQUEST__BODY_PING)
         return F8_OK;
-    if (session->admin != (body == F8__REQUEST__BODY_INSPECT))
+    bool operators = body == F8__REQUEST__BODY_INSPECT || body == F8__REQUEST__BODY_IMPORT;
+    if (session->admin != operators && body != F8__REQUEST__BODY_EXPORT)
         return reason_set(reason, F8_EPERM,
-            session->admin ? "an operator's connection only inspects"
-                           : "a trainer's connection may not inspect");
+            session->admin ? "an operator's connection only inspects, exports and imports"
+                           : "a trainer's connection may not inspect or import");
     return F8_OK;
 }
 
@@ -208,6 +216,8 @@ static session_handler *const handlers[] = {
     [F8__REQUEST__BODY_INSPECT] = session_inspect,
     [F8__REQUEST__BODY_SYNC] = session_sync,
     [F8__REQUEST__BODY_INVALIDATE] = session_invalidate,
+    [F8__REQUEST__BODY_EXPORT] = session_export,
+    [F8__REQUEST__BODY_IMPORT] = session_import,
 };
 
 static int dispatch(struct session *session, const struct incoming *incoming, struct answer *answer)

@@ -32,10 +32,22 @@ int session_seal(struct session *session, const struct incoming *incoming, struc
     if (member->registering)
         return reason_set(&answer->reason, F8_EORDER,
             "rank %u asked for the seal in the middle of a registration", member->rank);
-    return collective_seal(member, incoming->request->id,
-        &(struct collective_seal){
-            .slots = seal->slots, .poison = seal->poison, .deadline_ms = seal->deadline_ms},
-        &answer->reason);
+    if (seal->state > F8_PROTO_STATE_IMPORT)
+        return reason_set(&answer->reason, F8_EINVAL,
+            "the seal asks for state %u, known are 0 (fresh), 1 (continue) and 2 (import)",
+            seal->state);
+    struct collective_seal asked = {
+        .deadline_ms = seal->deadline_ms,
+        .options = {.slots = seal->slots,
+            .poison = seal->poison,
+            .state = (uint8_t)seal->state,
+            .syncs = seal->syncs},
+    };
+    if (seal->state == F8_PROTO_STATE_IMPORT)
+        status = session_read_import(session, incoming, member, &asked.options, &answer->reason);
+    if (status < 0)
+        return status;
+    return collective_seal(member, incoming->request->id, &asked, &answer->reason);
 }
 
 /* A collective of the whole group: they differ in their kind only. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of the session share: session.c (greeting, dispatch, replies), session_join.c
- * (groups), session_register.c (regions and weights), session_collective.c (collectives) and
- * inspect.c (what operators see).
+ * (groups), session_register.c (regions and weights), session_collective.c (collectives),
+ * session_state.c (export, import) and inspect.c (what operators see).
  */
 #ifndef F8_DAEMON_SESSION_PRIVATE_H
 #define F8_DAEMON_SESSION_PRIVATE_H
@@ -42,9 +42,11 @@ struct answer {
         F8__SealReply seal;
         F8__GatherReply gather;
         F8__InspectReply inspect;
+        F8__ExportReply export;
     } body;
     struct reason reason;
     int fd;        /* borrowed; -1: none */
+    int own_fd;    /* owned: closed once the reply is sent; -1: none */
     void *scratch; /* owned: freed once the reply is sent */
 };
 
@@ -77,6 +79,12 @@ int session_generation(const struct session *session, uint32_t group, uint64_t g
 /* A member's collective ended; run is NULL for a quiesce. */
 void session_answer_collective(
     struct member *member, uint64_t tag, int status, const struct round_run *run);
+
+/* session_state.c */
+session_handler session_export, session_import;
+/* Copies the descriptor of a seal that imports into the options. F8_EREGION, F8_ELIMIT... */
+int session_read_import(struct session *session, const struct incoming *incoming,
+    const struct member *member, struct member_seal *options, struct reason *reason);
 
 /* inspect.c */
 session_handler session_inspect;

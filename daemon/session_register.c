@@ -245,7 +245,10 @@ static void undo(struct member *member)
     for (uint32_t w = member->committed_weights; w < member->list->num_weights; w++)
         member_set_shard(member, w, NULL, 0);
     weights_truncate(member->list, member->committed_weights, member->committed_buckets);
-    if (member->committed_weights == 0)
+    bool named = false;
+    for (uint32_t w = 0; w < member->committed_weights; w++)
+        named = named || member->list->weights[w].amax_group != 0;
+    if (!named)
         member->names = NULL;
 }
 

@@ -253,7 +253,8 @@ int weights_check_complete(const struct weight_list *list, struct reason *reason
 {
     if (list->num_buckets == 0)
         return reason_set(reason, F8_EORDER,
-            "no bucket is registered: register weights and buckets before the seal");
+            "no bucket is registered: register weights and buckets before the seal, or seal the "
+            "groups first whose weights name this one as their amax group");
     for (uint32_t w = 0; w < list->num_weights; w++)
         if (list->weights[w].bucket == WEIGHT_NO_BUCKET)
             return reason_set(

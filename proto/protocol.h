@@ -126,6 +126,16 @@ enum f8_proto_history {
     F8_PROTO_HISTORY_MAX = 0,
     F8_PROTO_HISTORY_MOST_RECENT = 1,
 };
+/* f8_state: where the seal takes the scaling state from. */
+enum f8_proto_state {
+    F8_PROTO_STATE_FRESH = 0,
+    F8_PROTO_STATE_CONTINUE = 1,
+    F8_PROTO_STATE_IMPORT = 2,
+};
+
+/* As Seal.syncs: whatever is stored. */
+#define F8_PROTO_ANY_SYNCS UINT64_MAX
+
 enum f8_proto_wire {
     F8_PROTO_WIRE_F32 = 1,
     F8_PROTO_WIRE_BF16 = 2,

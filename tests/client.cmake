@@ -11,6 +11,11 @@ foreach(suite test_client test_client_groups test_client_state test_gather test_
     f8_add_test(${suite} LABEL client SOURCES ${suite}.c lib/one_rank.c
         LIBS f8client_static fake_daemon)
 endforeach()
+f8_add_test(test_client_garbage LABEL client SOURCES fuzz/test_client_garbage.c
+    LIBS f8client_static fake_daemon kernel_support)
+if(F8_SANITIZE)
+    target_compile_definitions(test_client_garbage PRIVATE GARBAGE_RUNS=300)
+endif()
 
 # Counts calls by replacing them, which the sanitizers do too.
 if(NOT F8_SANITIZE)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The daemon's rooms, each alone, and the session over real rooms without a socket.
-foreach(suite protocol names weights weights_compare scaling registry outq unpack config peer
+foreach(suite protocol names weights weights_compare scaling history registry outq unpack config peer
         listener conn)
     f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS f8daemon)
 endforeach()
@@ -9,8 +9,11 @@ endforeach()
 add_library(rooms STATIC lib/rooms.c lib/rooms_ask.c)
 target_link_libraries(rooms PUBLIC f8daemon PkgConfig::CHECK)
 
-foreach(suite session session_groups session_run inspect)
-    f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS rooms kernel_support)
+add_library(mesh STATIC lib/mesh.c)
+target_link_libraries(mesh PUBLIC rooms)
+
+foreach(suite session session_groups session_run session_mesh session_mesh_misuse inspect inspect_history)
+    f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS rooms mesh kernel_support)
 endforeach()
 
 # Scripts of packets that may be anything, the same ones every time; and, with -DF8_FUZZ=ON and
@@ -41,6 +44,7 @@ list(TRANSFORM DAEMON_SOURCES PREPEND ${DAEMON_DIR}/)
 add_library(f8daemon_failing STATIC ${DAEMON_SOURCES})
 target_compile_options(f8daemon_failing PRIVATE
     -include ${CMAKE_CURRENT_SOURCE_DIR}/lib/fail_alloc_names.h)
-target_link_libraries(f8daemon_failing PUBLIC f8proto f8kernels PkgConfig::UV Threads::Threads)
+target_link_libraries(f8daemon_failing PUBLIC f8proto f8kernels PkgConfig::UV ZLIB::ZLIB
+    Threads::Threads)
 f8_add_test(test_fail_alloc LABEL daemon
     SOURCES test_fail_alloc.c lib/fail_alloc.c lib/rooms.c lib/rooms_ask.c LIBS f8daemon_failing)

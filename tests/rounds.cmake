@@ -2,7 +2,9 @@
 # The rounds: the state machine alone, linked directly, since it needs nothing but status codes.
 set(ROUND_DIR ${CMAKE_CURRENT_SOURCE_DIR}/../daemon)
 
-add_library(round_plain STATIC ${ROUND_DIR}/round.c ${ROUND_DIR}/round_query.c)
+set(ROUND_REST ${ROUND_DIR}/round_query.c ${ROUND_DIR}/round_tables.c)
+
+add_library(round_plain STATIC ${ROUND_DIR}/round.c ${ROUND_REST})
 target_link_libraries(round_plain PUBLIC f8proto)
 
 foreach(suite test_round test_round_broken test_round_death)
@@ -30,7 +32,7 @@ function(round_fault name invariant from to)
         DEPENDS ${ROUND_DIR}/round.c round_faults.cmake round_plant.cmake
         VERBATIM)
     f8_add_test(${test} LABEL rounds
-        SOURCES test_round_planted.c ${copy} ${ROUND_DIR}/round_query.c LIBS round_model)
+        SOURCES test_round_planted.c ${copy} ${ROUND_REST} LIBS round_model)
     target_compile_definitions(${test} PRIVATE "PLANTED_INVARIANT=\"${invariant}\"")
     # The explorer is to find the fault, not an assertion of round.c on the way there.
     set_source_files_properties(${copy} PROPERTIES COMPILE_DEFINITIONS NDEBUG)

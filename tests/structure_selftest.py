@@ -53,23 +53,30 @@ def run(check, root):
 
 
 def try_fault(root, check, name, text, expected):
-    """Whether the check is silent, then finds the fault, and only that. Takes it out again."""
+    """Whether the check finds the fault, and only that. Takes it out again."""
     path = root / name
     before = path.read_text() if path.exists() else None
-    clean = run(check, root)
-    if clean[0] == 77:
-        print(f"{check}: {' '.join(clean[1])}")
-        return True
     path.write_text((before or "") + text)
     planted = run(check, root)
     if before is None:
         path.unlink()
     else:
         path.write_text(before)
-    if clean == (0, []) and planted == (1, [expected]):
+    if planted == (1, [expected]):
         return True
-    print(f"{check}, {name}: expected '{expected}', got {planted}; without the fault {clean}")
+    print(f"{check}, {name}: expected '{expected}', got {planted}")
     return False
+
+
+def can_run(root, check):
+    """Whether the check can be made here; without a fault it must have nothing to say."""
+    status, lines = run(check, root)
+    if status == 77:
+        print(f"{check}: {' '.join(lines)}")
+        return False
+    if (status, lines) != (0, []):
+        sys.exit(f"{check} is not silent without a fault: {lines}")
+    return True
 
 
 def main(root):
@@ -79,7 +86,8 @@ def main(root):
             shutil.copytree(root / name, copy / name, ignore=shutil.ignore_patterns("vectors"))
         for name in ("dev", "CMakeLists.txt", "README.md"):
             shutil.copy(root / name, copy / name)
-        found = [try_fault(copy, *fault) for fault in FAULTS]
+        checks = [check for check in dict.fromkeys(f[0] for f in FAULTS) if can_run(copy, check)]
+        found = [try_fault(copy, *fault) for fault in FAULTS if fault[0] in checks]
     print(f"{sum(found)} of {len(found)} planted faults found")
     return 0 if all(found) else 1
 

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
+#include "lib/ctl_run.h"
 #include "lib/fake_daemon.h"
 
 #define NUM_WEIGHTS 5
@@ -123,24 +123,7 @@ static void serve(struct fake_daemon *daemon, int fd)
     }
 }
 
-/* Runs f8ctl with these arguments; its standard output and error in `text`. The exit status. */
-static int run(const char *arguments, char *text, size_t size)
-{
-    char command[512];
-    const char *program = getenv("F8CTL");
-    FILE *pipe;
-    size_t length;
-
-    ck_assert_msg(program != NULL, "F8CTL must name the program to test");
-    snprintf(command, sizeof(command), "%s %s 2>&1", program, arguments);
-    pipe = popen(command, "r");
-    ck_assert_ptr_nonnull(pipe);
-    length = fread(text, 1, size - 1, pipe);
-    text[length] = '\0';
-    return WEXITSTATUS(pclose(pipe));
-}
-
-/* The same against the fake daemon. */
+/* Runs f8ctl against the fake daemon. */
 static int ask(enum manner how, const char *arguments, char *text, size_t size)
 {
     char all[512];
@@ -149,7 +132,7 @@ static int ask(enum manner how, const char *arguments, char *text, size_t size)
     manner = how;
     fake_start(&fake, serve);
     snprintf(all, sizeof(all), "--socket %s %s", fake.socket, arguments);
-    status = run(all, text, size);
+    status = ctl_run(all, text, size);
     fake_stop(&fake);
     return status;
 }
@@ -184,7 +167,7 @@ START_TEST(test_scales)
     ck_assert_int_eq(ask(WILLING, "scales", text, sizeof(text)), 0);
     ck_assert_ptr_nonnull(
         strstr(text, "layers.0.w    896  0x44600000   0.5        7          5    2"
-                     "      2          3    0\n"));
+                     "      2          3    0           -     -\n"));
     ck_assert_ptr_nonnull(strstr(text, "layers.1.w    nan  0x7fc00000   nan"));
     ck_assert_ptr_nonnull(strstr(text, "layers.2.w      -  -              -"));
 }
@@ -274,7 +257,7 @@ START_TEST(test_no_daemon_names_every_socket)
 
     setenv("F8GATHERD_SOCKET", "/nowhere/one.sock", 1);
     setenv("XDG_RUNTIME_DIR", "/nowhere/runtime", 1);
-    if (run("status", text, sizeof(text)) != 3) {
+    if (ctl_run("status", text, sizeof(text)) != 3) {
         /* A daemon of the system's own answers between the two. */
         unsetenv("F8GATHERD_SOCKET");
         unsetenv("XDG_RUNTIME_DIR");
@@ -300,6 +283,22 @@ static const struct {
     {"--frob jobs", "--frob: no such flag"},
     {"--json=3 jobs", "--json=3: no such flag, or it takes no value"},
     {"jobs --socket", "--socket: a value is missing"},
+    {"jobs --sort frob", "--sort frob: jobs has no column frob; its columns are: job uid clients"},
+    {"--sort -since-synd amax", "amax has no column since-synd; its columns are: job group name"},
+    {"--sort name status", "status: takes no --sort"},
+    {"--top 3 ping", "ping: takes no --top"},
+    {"--top 0 scales", "--top 0: must be a number from 1 to 4294967295"},
+    {"--top -1 scales", "--top -1: must be a number from 1 to 4294967295"},
+    {"--top 3x scales", "--top 3x: must be a number"},
+    {"--top 4294967296 scales", "--top 4294967296: must be a number"},
+    {"--last 3 scales", "scales: takes no --last"},
+    {"history", "history: a NAME is missing"},
+    {"export job", "export: a GROUP is missing"},
+    {"export job group", "export: a FILE is missing"},
+    {"import job group file more", "import: takes no argument more"},
+    {"--force import job group file", "import: takes no --force"},
+    {"--uid 0 jobs", "jobs: takes no --uid"},
+    {"--uid me export job group file", "--uid me: must be a number from 0 to 4294967295"},
     {"--timeout 0 jobs", "--timeout 0: must be seconds"},
     {"--timeout 5x jobs", "--timeout 5x: must be seconds"},
     {"--timeout nan jobs", "--timeout nan: must be seconds"},
@@ -309,7 +308,7 @@ START_TEST(test_wrong_usage)
 {
     char text[1024];
 
-    ck_assert_int_eq(run(wrong[_i].arguments, text, sizeof(text)), 2);
+    ck_assert_int_eq(ctl_run(wrong[_i].arguments, text, sizeof(text)), 2);
     ck_assert_msg(
         strstr(text, wrong[_i].text) != NULL, "got: %s\nmust have: %s", text, wrong[_i].text);
 }

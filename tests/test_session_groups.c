@@ -104,7 +104,6 @@ START_TEST(joins_are_checked)
     client_refused(&a, ask_rejoin(&a, "dp", 0, 2), F8_EORDER, "this client is not rank 0");
     ok(&a, ask_join(&a, "dp", 0, 2));
     client_refused(&a, ask_join(&a, "dp", 1, 2), F8_EORDER, "rank 0 of group dp already");
-    client_refused(&a, ask_join(&a, "tp", 0, 2), F8_EORDER, "it may be in one group");
     client_refused(&a, ask_rejoin(&a, "dp", 0, 2), F8_EORDER, "is not broken");
     client_refused(&a, ask_rejoin(&a, "dp", 1, 2), F8_EORDER, "this client is not rank 1");
     ok(&b, ask_hello(&b, "train"));
@@ -116,6 +115,27 @@ START_TEST(joins_are_checked)
     ok(&c, ask_hello(&c, "eval")); /* the same name in another job is another group */
     ok(&c, ask_join(&c, "dp", 0, 3));
     ck_assert_uint_ne(c.group, a.group);
+}
+END_TEST
+
+/* A client is in as many groups as it likes, up to the limit; a refused join makes no group. */
+START_TEST(groups_of_a_client_are_limited)
+{
+    rooms.config.max_groups = 2;
+    ok(&a, ask_hello(&a, "train"));
+    ok(&a, ask_join(&a, "dp", 0, 2));
+    uint32_t dp = a.group;
+    ok(&a, ask_join(&a, "tp", 1, 3));
+    ck_assert_uint_ne(a.group, dp);
+    client_refused(&a, ask_join(&a, "pp", 0, 1), F8_ELIMIT,
+        "group pp is one more than the limit of 2 groups of one client (--max-groups)");
+    ok(&b, ask_hello(&b, "train"));
+    ok(&b, ask_join(&b, "tp", 0, 3)); /* the limit is each client's own */
+    ok(&b, ask_join(&b, "pp", 1, 4));
+    client_close(&a, false); /* leaves both, and none of b's */
+    ok(&c, ask_hello(&c, "train"));
+    ok(&c, ask_join(&c, "tp", 1, 3));
+    client_refused(&c, ask_join(&c, "tp", 0, 3), F8_EORDER, "this client is rank 1 of group tp");
 }
 END_TEST
 
@@ -435,6 +455,7 @@ static void add_all(TCase *tcase)
 {
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, joins_are_checked);
+    tcase_add_test(tcase, groups_of_a_client_are_limited);
     tcase_add_test(tcase, forming_group_lets_ranks_go);
     tcase_add_test(tcase, seal_comes_once);
     tcase_add_test(tcase, refused_seal_can_be_asked_again);

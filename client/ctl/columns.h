@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What each view shows in its table: lists of columns over the rows of the protocol. Used by
- * views.c.
+ * views.c, and by main.c to know what --sort may name.
  */
 #ifndef F8CTL_COLUMNS_H
 #define F8CTL_COLUMNS_H
@@ -19,7 +19,16 @@ extern const struct columns columns_jobs;
 extern const struct columns columns_groups;
 extern const struct columns columns_weights;
 extern const struct columns columns_scales;
+extern const struct columns columns_amax;
+extern const struct columns columns_buckets;
 extern const struct columns columns_show;
+extern const struct columns columns_syncs;
 extern const struct columns columns_rounds;
+
+/* A row of columns_syncs: one sync of a delayed weight. */
+struct sync_row {
+    uint64_t number;
+    uint32_t amax, scale; /* bits */
+};
 
 #endif

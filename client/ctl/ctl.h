@@ -7,48 +7,78 @@
 #define F8CTL_CTL_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "client/channel.h"
+#include "client/ctl/columns.h"
 
 #define CTL_SCHEMA "f8ctl/1"
 
 enum ctl_exit {
     CTL_OK = 0,
-    CTL_REFUSED = 1, /* the daemon refused, or what was asked for is not there */
+    CTL_REFUSED = 1, /* the daemon refused, what was asked for is not there, or a file failed */
     CTL_USAGE = 2,
     CTL_NO_DAEMON = 3,
 };
+
+/* Most arguments of a command. */
+#define CTL_MAX_ARGUMENTS 3
 
 struct ctl {
     const char *socket; /* borrowed: from argv, as all strings here; NULL: look for it */
     const char *job;    /* glob; NULL: all */
     const char *name;   /* glob; NULL: all */
-    const char *what;   /* of `show`: a name */
+    const char *arguments[CTL_MAX_ARGUMENTS];
+    const char *sort; /* NULL: in the daemon's order */
+    const struct table_column *sort_column;
+    bool descending;
     bool json;
+    bool force;
+    bool uid_given;
+    uint32_t uid;
+    uint32_t top, last; /* 0: all */
     int timeout_ms;
     struct channel *channel; /* owned: by main */
 };
 
+/* Flags that only some commands take. */
+enum ctl_takes {
+    CTL_TAKES_LAST = 1,
+    CTL_TAKES_FORCE = 2,
+    CTL_TAKES_UID = 4,
+};
+
 /*
- * X(name, ARGUMENT or NULL, "help"): the commands. Each is command_NAME of views.c, takes the
- * connected ctl, prints, and returns an exit status.
+ * X(name, "ARGUMENTS" or NULL, &columns that --sort may name or NULL, what it takes, "help"): the
+ * commands. Each is command_NAME of views.c, history.c or transfer.c, takes the connected ctl,
+ * prints, and returns an exit status.
  */
 #define CTL_COMMANDS(X)                                                                            \
-    X(status, NULL, "what the daemon is, and what it holds")                                       \
-    X(jobs, NULL, "training runs")                                                                 \
-    X(groups, NULL, "groups of ranks, their state and their processes")                            \
-    X(weights, NULL, "registered weights and how they are gathered")                               \
-    X(scales, NULL, "scales: values, age, and what they did to the weights")                       \
-    X(show, "NAME", "all that is known of the weights of that name")                               \
-    X(rounds, NULL, "collectives under way: what waits for whom, since when")                      \
-    X(ping, NULL, "whether the daemon answers, and how fast")                                      \
-    X(version, NULL, "the versions of f8ctl and of the daemon")
+    X(status, NULL, NULL, 0, "what the daemon is, and what it holds")                              \
+    X(jobs, NULL, &columns_jobs, 0, "training runs")                                               \
+    X(groups, NULL, &columns_groups, 0, "groups of ranks, their state and their processes")        \
+    X(weights, NULL, &columns_weights, 0, "registered weights and how they are gathered")          \
+    X(scales, NULL, &columns_scales, 0, "scales: values, age, and what they did to the weights")   \
+    X(amax, NULL, &columns_amax, 0, "amaxes, their history as a sparkline, and syncs")             \
+    X(buckets, NULL, &columns_buckets, 0, "buckets, sums over their weights, and who holds them")  \
+    X(show, "NAME", NULL, 0, "all that is known of the weights of that name")                      \
+    X(history, "NAME", NULL, CTL_TAKES_LAST, "amax and scale of a delayed weight, sync by sync")   \
+    X(rounds, NULL, &columns_rounds, 0, "collectives under way: what waits for whom, since when")  \
+    X(export, "JOB GROUP FILE", NULL, CTL_TAKES_FORCE | CTL_TAKES_UID,                             \
+        "write the scaling state of a group, as of its last sync")                                 \
+    X(import, "JOB GROUP FILE", NULL, CTL_TAKES_UID,                                               \
+        "store such a state, for a group that will continue it")                                   \
+    X(ping, NULL, NULL, 0, "whether the daemon answers, and how fast")                             \
+    X(version, NULL, NULL, 0, "the versions of f8ctl and of the daemon")
 
-#define CTL_DECLARE(name, argument, help) int command_##name(struct ctl *ctl);
+#define CTL_DECLARE(name, arguments, columns, takes, help) int command_##name(struct ctl *ctl);
 CTL_COMMANDS(CTL_DECLARE)
 #undef CTL_DECLARE
 
 /* Tells on standard error why a call on the channel failed; the exit status for it. */
 int ctl_failed(int status);
+
+/* A name as a glob that matches nothing else; owned by the caller. NULL if memory is out. */
+char *ctl_escaped(const char *name);
 
 #endif

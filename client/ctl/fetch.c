@@ -21,8 +21,15 @@ static size_t rows_of(F8__View view, F8__InspectReply *reply, void ***ret_rows)
         *ret_rows = (void **)reply->groups;
         return reply->n_groups;
     case F8__VIEW__WEIGHTS:
+    case F8__VIEW__AMAX:
         *ret_rows = (void **)reply->weights;
         return reply->n_weights;
+    case F8__VIEW__BUCKETS:
+        *ret_rows = (void **)reply->buckets;
+        return reply->n_buckets;
+    case F8__VIEW__HISTORY:
+        *ret_rows = (void **)reply->histories;
+        return reply->n_histories;
     case F8__VIEW__ROUNDS:
         *ret_rows = (void **)reply->rounds;
         return reply->n_rounds;

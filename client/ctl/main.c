@@ -3,14 +3,17 @@
  * f8ctl: shows operators what f8gatherd is doing. main reads the command line, connects as ADMIN,
  * and runs one command. It never starts a daemon.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/ctl/ctl.h"
+#include "client/ctl/sort.h"
 
 /* X(ID, "flag", "VALUE" or NULL, "help") */
 #define OPTION_LIST(X)                                                                             \
@@ -18,7 +21,12 @@
         "the daemon's socket (default: $F8GATHERD_SOCKET, then the usual "                         \
         "places)")                                                                                 \
     X(JOB, "job", "GLOB", "only jobs whose name matches")                                          \
-    X(NAME, "name", "GLOB", "only groups or weights whose name matches")                           \
+    X(NAME, "name", "GLOB", "only groups, weights or buckets whose name matches")                  \
+    X(SORT, "sort", "COLUMN", "sort a list by a column, such as saturated; -COLUMN: descending")   \
+    X(TOP, "top", "N", "only the first N rows of a list")                                          \
+    X(LAST, "last", "N", "history: only the last N syncs")                                         \
+    X(UID, "uid", "UID", "export, import: whose job it is (default: your own)")                    \
+    X(FORCE, "force", NULL, "export: replace FILE if it is there")                                 \
     X(TIMEOUT, "timeout", "SECONDS", "how long to wait for an answer (default 10)")                \
     X(JSON, "json", NULL, "print one JSON object")                                                 \
     X(HELP, "help", NULL, "print this")                                                            \
@@ -41,13 +49,16 @@ static const struct option long_options[] = {
 
 struct command {
     const char *name;
-    const char *argument; /* NULL: it takes none */
+    const char *arguments;          /* words; NULL: it takes none */
+    const struct columns *sortable; /* NULL: it is no list */
+    int takes;
     const char *help;
     int (*run)(struct ctl *ctl);
 };
 
 static const struct command commands[] = {
-#define COMMAND_ROW(name, argument, help) {#name, argument, help, command_##name},
+#define COMMAND_ROW(name, arguments, columns, takes, help)                                         \
+    {#name, arguments, columns, takes, help, command_##name},
     CTL_COMMANDS(COMMAND_ROW)
 #undef COMMAND_ROW
 };
@@ -60,22 +71,23 @@ static void print_help_row(const char *name, const char *argument, const char *h
 
     snprintf(text, sizeof(text), "%s%s%s", name, argument != NULL ? " " : "",
         argument != NULL ? argument : "");
-    printf("  %-20s %s\n", text, help);
+    printf("  %-22s %s\n", text, help);
 }
 
 static void print_help(void)
 {
     printf("usage: f8ctl [OPTION]... COMMAND\n\nShows what f8gatherd is doing.\n\nCommands:\n");
     for (size_t i = 0; i < NUM_COMMANDS; i++) {
-        print_help_row(commands[i].name, commands[i].argument, commands[i].help);
+        print_help_row(commands[i].name, commands[i].arguments, commands[i].help);
     }
     printf("\nOptions:\n");
 #define OPTION_HELP(id, flag, value, help) print_help_row("--" flag, value, help);
     OPTION_LIST(OPTION_HELP)
 #undef OPTION_HELP
-    printf(
-        "\nExit status: 0 all is well; 1 the daemon refused, or there is no such weight; 2 wrong\n"
-        "usage; 3 no daemon answers (the sockets tried are named). f8ctl never starts a daemon.\n");
+    printf("\nColumns are named as in the list's heading, in any case, with '-' for spaces.\n"
+           "\nExit status: 0 all is well; 1 the daemon refused, there is no such weight, or FILE\n"
+           "cannot be read or written; 2 wrong usage; 3 no daemon answers (the sockets tried are\n"
+           "named). f8ctl never starts a daemon.\n");
 }
 
 static int take_timeout(const char *text, struct ctl *ctl)
@@ -92,10 +104,54 @@ static int take_timeout(const char *text, struct ctl *ctl)
     return 0;
 }
 
+static int take_number(
+    const char *flag, const char *text, unsigned long least, uint32_t *ret_number)
+{
+    char *end;
+    unsigned long number;
+
+    errno = 0;
+    number = strtoul(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0 || number < least ||
+        number > UINT32_MAX) {
+        fprintf(stderr, "f8ctl: --%s %s: must be a number from %lu to %u\n", flag, text, least,
+            UINT32_MAX);
+        return -1;
+    }
+    *ret_number = (uint32_t)number;
+    return 0;
+}
+
+/* The flags of single commands: as take_option. */
+static int take_special(int id, struct ctl *ctl)
+{
+    switch (id) {
+    case OPTION_SORT:
+        ctl->sort = optarg;
+        return 0;
+    case OPTION_TOP:
+        return take_number("top", optarg, 1, &ctl->top);
+    case OPTION_LAST:
+        return take_number("last", optarg, 1, &ctl->last);
+    case OPTION_UID:
+        ctl->uid_given = true;
+        return take_number("uid", optarg, 0, &ctl->uid);
+    default:
+        ctl->force = true;
+        return 0;
+    }
+}
+
 /* 0: go on; 1: help was printed; -1: it is wrong. */
 static int take_option(int id, char **argv, struct ctl *ctl)
 {
     switch (id) {
+    case OPTION_SORT:
+    case OPTION_TOP:
+    case OPTION_LAST:
+    case OPTION_UID:
+    case OPTION_FORCE:
+        return take_special(id, ctl);
     case OPTION_SOCKET:
         ctl->socket = optarg;
         return 0;
@@ -134,11 +190,87 @@ static const struct command *find_command(const char *name)
     return NULL;
 }
 
-/* The command and its argument; NULL if they are wrong. */
+/* The n-th word of the command's arguments, from 0 on: false if it takes fewer. */
+static bool word_of(const struct command *command, int n, const char **ret_word, int *ret_length)
+{
+    const char *word = command->arguments;
+
+    while (word != NULL && n > 0) {
+        word = strchr(word, ' ');
+        word = word != NULL ? word + 1 : NULL;
+        n--;
+    }
+    if (word == NULL) {
+        return false;
+    }
+    *ret_word = word;
+    *ret_length = (int)strcspn(word, " ");
+    return true;
+}
+
+static int take_arguments(const struct command *command, int argc, char **argv, struct ctl *ctl)
+{
+    const char *word;
+    int length, taken = 0;
+
+    for (; word_of(command, taken, &word, &length); taken++) {
+        if (taken == argc) {
+            fprintf(stderr, "f8ctl: %s: a %.*s is missing\n", command->name, length, word);
+            return -1;
+        }
+        ctl->arguments[taken] = argv[taken];
+    }
+    if (argc > taken) {
+        fprintf(stderr, "f8ctl: %s: takes no argument %s\n", command->name, argv[taken]);
+        return -1;
+    }
+    return 0;
+}
+
+/* A flag that the command would pass over is a mistake of whoever gave it. */
+static int check_flags(const struct command *command, const struct ctl *ctl)
+{
+    const struct {
+        const char *flag;
+        bool given, taken;
+    } flags[] = {{"sort", ctl->sort != NULL, command->sortable != NULL},
+        {"top", ctl->top > 0, command->sortable != NULL},
+        {"last", ctl->last > 0, command->takes & CTL_TAKES_LAST},
+        {"force", ctl->force, command->takes & CTL_TAKES_FORCE},
+        {"uid", ctl->uid_given, command->takes & CTL_TAKES_UID}};
+
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        if (flags[i].given && !flags[i].taken) {
+            fprintf(stderr, "f8ctl: %s: takes no --%s\n", command->name, flags[i].flag);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int take_sort(const struct command *command, struct ctl *ctl)
+{
+    char titles[512];
+    const char *title = ctl->sort;
+
+    if (title == NULL) {
+        return 0;
+    }
+    ctl->descending = title[0] == '-';
+    title += ctl->descending;
+    ctl->sort_column = sort_find(command->sortable, title);
+    if (ctl->sort_column == NULL) {
+        fprintf(stderr, "f8ctl: --sort %s: %s has no column %s; its columns are: %s\n", ctl->sort,
+            command->name, title, sort_titles(command->sortable, titles, sizeof(titles)));
+        return -1;
+    }
+    return 0;
+}
+
+/* The command, its arguments and its flags; NULL if they are wrong. */
 static const struct command *take_command(int argc, char **argv, struct ctl *ctl)
 {
     const struct command *command;
-    int num_arguments;
 
     if (argc == 0) {
         fprintf(stderr, "f8ctl: a command is missing (see f8ctl --help)\n");
@@ -149,17 +281,10 @@ static const struct command *take_command(int argc, char **argv, struct ctl *ctl
         fprintf(stderr, "f8ctl: no command is called %s (see f8ctl --help)\n", argv[0]);
         return NULL;
     }
-    num_arguments = command->argument != NULL ? 1 : 0;
-    if (argc - 1 < num_arguments) {
-        fprintf(stderr, "f8ctl: %s: a %s is missing\n", command->name, command->argument);
+    if (take_arguments(command, argc - 1, argv + 1, ctl) != 0 || check_flags(command, ctl) != 0 ||
+        take_sort(command, ctl) != 0) {
         return NULL;
     }
-    if (argc - 1 > num_arguments) {
-        fprintf(
-            stderr, "f8ctl: %s: takes no argument %s\n", command->name, argv[1 + num_arguments]);
-        return NULL;
-    }
-    ctl->what = command->argument != NULL ? argv[1] : NULL;
     return command;
 }
 
@@ -179,7 +304,7 @@ static int run(struct ctl *ctl, const struct command *command)
 
 int main(int argc, char **argv)
 {
-    struct ctl ctl = {.timeout_ms = 10000};
+    struct ctl ctl = {.timeout_ms = 10000, .uid = geteuid()};
     const struct command *command;
     int result;
     int id;

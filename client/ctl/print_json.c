@@ -37,8 +37,7 @@ static json_t *array_of_u64(const uint64_t *numbers, size_t count)
     return array;
 }
 
-/* A float by its bits; null if it is not known, or no number. */
-static json_t *real_of(uint32_t bits, bool known)
+json_t *json_of_real(uint32_t bits, bool known)
 {
     float value;
 
@@ -46,7 +45,7 @@ static json_t *real_of(uint32_t bits, bool known)
     return known && isfinite(value) ? json_real((double)value) : json_null();
 }
 
-static json_t *bits_of(uint32_t bits, bool known)
+json_t *json_of_bits(uint32_t bits, bool known)
 {
     char text[16];
 
@@ -100,10 +99,10 @@ static void add_scale(json_t *object, const F8__WeightInfo *w)
 {
     bool aged = w->version > 0 && w->scale_version > 0;
 
-    json_object_set_new(object, "scale", real_of(w->scale, w->scale_known));
-    json_object_set_new(object, "scale_bits", bits_of(w->scale, w->scale_known));
-    json_object_set_new(object, "amax", real_of(w->amax, w->amax_known));
-    json_object_set_new(object, "amax_bits", bits_of(w->amax, w->amax_known));
+    json_object_set_new(object, "scale", json_of_real(w->scale, w->scale_known));
+    json_object_set_new(object, "scale_bits", json_of_bits(w->scale, w->scale_known));
+    json_object_set_new(object, "amax", json_of_real(w->amax, w->amax_known));
+    json_object_set_new(object, "amax_bits", json_of_bits(w->amax, w->amax_known));
     json_object_set_new(object, "version", version_of(w->version));
     json_object_set_new(object, "scale_version", version_of(w->scale_version));
     json_object_set_new(
@@ -111,6 +110,29 @@ static void add_scale(json_t *object, const F8__WeightInfo *w)
     json_object_set_new(object, "stale", json_integer(INT(w->stale)));
     json_object_set_new(object, "saturated", json_integer(INT(w->saturated)));
     json_object_set_new(object, "nan", json_integer(INT(w->nan)));
+}
+
+/* What belongs to the syncs of a delayed weight; null for others. */
+static void add_syncs(json_t *object, const F8__WeightInfo *w)
+{
+    bool delayed = w->flavour == F8_PROTO_DELAYED;
+    const char *algorithm = or_unknown(f8_proto_history_name(w->history_algorithm));
+    const struct {
+        const char *key;
+        uint64_t value;
+    } counts[] = {{"syncs", w->syncs}, {"since_sync", w->since_sync}, {"kept", w->kept},
+        {"history_length", w->history_length}};
+
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        json_object_set_new(
+            object, counts[i].key, delayed ? json_integer(INT(counts[i].value)) : json_null());
+    }
+    json_object_set_new(
+        object, "history_algorithm", delayed ? json_string(algorithm) : json_null());
+    json_object_set_new(
+        object, "initialised", delayed ? json_boolean(w->initialised) : json_null());
+    json_object_set_new(
+        object, "amax_group", json_string(w->amax_group[0] != '\0' ? w->amax_group : w->group));
 }
 
 json_t *json_of_weight(const void *row)
@@ -126,8 +148,35 @@ json_t *json_of_weight(const void *row)
 
     if (object != NULL) {
         add_scale(object, w);
+        add_syncs(object, w);
     }
     return object;
+}
+
+json_t *json_of_amax(const void *row)
+{
+    const F8__WeightInfo *w = row;
+    json_t *object = json_of_weight(w);
+    json_t *reals = json_array(), *bits = json_array();
+
+    for (size_t i = 0; i < w->n_history; i++) {
+        json_array_append_new(reals, json_of_real(w->history[i], true));
+        json_array_append_new(bits, json_of_bits(w->history[i], true));
+    }
+    json_object_set_new(object, "history", reals);
+    json_object_set_new(object, "history_bits", bits);
+    return object;
+}
+
+json_t *json_of_bucket(const void *row)
+{
+    const F8__BucketInfo *b = row;
+
+    return json_pack("{s:s, s:I, s:s, s:s, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:o}", "job", b->job,
+        "uid", INT(b->uid), "group", b->group, "name", b->name, "weights", INT(b->weights),
+        "shared", (int)b->shared, "bytes", INT(b->bytes), "gathers", INT(b->gathers), "saturated",
+        INT(b->saturated), "nan", INT(b->nan), "stale", INT(b->stale), "holders",
+        array_of_u32(b->holders, b->n_holders));
 }
 
 json_t *json_of_round(const void *row)

@@ -16,7 +16,13 @@ json_t *json_of_status(const void *row);
 json_t *json_of_job(const void *row);
 json_t *json_of_group(const void *row);
 json_t *json_of_weight(const void *row);
+json_t *json_of_amax(const void *row); /* a weight with its amax history */
+json_t *json_of_bucket(const void *row);
 json_t *json_of_round(const void *row);
+
+/* A float by its bits, null if it is not known or no number; and the bits. */
+json_t *json_of_real(uint32_t bits, bool known);
+json_t *json_of_bits(uint32_t bits, bool known);
 
 /* Prints {"schema":..., "socket":..., KEY: value} and takes the value. An exit status. */
 int json_print(struct ctl *ctl, const char *key, json_t *value);

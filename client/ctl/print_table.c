@@ -22,16 +22,27 @@ static bool coloured(void)
     return isatty(STDOUT_FILENO) && (no_color == NULL || no_color[0] == '\0');
 }
 
+/* Characters of a UTF-8 text; a terminal is asked for no more than that. */
+static size_t length_of(const char *text)
+{
+    size_t length = 0;
+
+    for (; *text != '\0'; text++) {
+        length += ((unsigned char)*text & 0xc0) != 0x80;
+    }
+    return length;
+}
+
 static size_t width_of(const struct table_column *column, const void *const *rows, size_t num_rows)
 {
-    size_t width = strlen(column->title);
+    size_t width = length_of(column->title);
     char cell[TABLE_MAX_CELL];
 
     for (size_t i = 0; i < num_rows; i++) {
         cell[0] = '\0';
         column->text(rows[i], cell);
-        if (strlen(cell) > width) {
-            width = strlen(cell);
+        if (length_of(cell) > width) {
+            width = length_of(cell);
         }
     }
     return width;
@@ -40,7 +51,8 @@ static size_t width_of(const struct table_column *column, const void *const *row
 /* The text in its width; nothing is padded behind the last one of a line. */
 static void print_cell(const char *text, size_t width, bool right, bool last, const char *colour)
 {
-    int padding = (int)(width - strlen(text));
+    size_t length = length_of(text);
+    int padding = width > length ? (int)(width - length) : 0;
 
     printf("%*s%s%s%s%*s%s", right ? padding : 0, "", colour != NULL ? colour : "", text,
         colour != NULL ? PLAIN : "", right || last ? 0 : padding, "", last ? "\n" : "  ");

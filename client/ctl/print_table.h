@@ -18,7 +18,9 @@ struct table_column {
     const char *title;
     bool right; /* aligned to the right: numbers */
     void (*text)(const void *row, char *cell);
-    bool (*alarming)(const void *row); /* worth a look: red; NULL: never */
+    bool (*number)(const void *row, double *ret_number); /* to sort by; false: it is not known.
+                                                            NULL: by the text */
+    bool (*alarming)(const void *row);                   /* worth a look: red; NULL: never */
 };
 
 /* One line a row under the headings; "(none)" if there are none. */

@@ -12,6 +12,7 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/fetch.h"
 #include "client/ctl/print_json.h"
+#include "client/ctl/sort.h"
 #include "client/error.h"
 
 int ctl_failed(int status)
@@ -35,20 +36,37 @@ struct list {
     json_t *(*object_of)(const void *row);
 };
 
+static int print_rows(struct ctl *ctl, const struct list *list, struct fetched *fetched)
+{
+    size_t num_rows = fetched->num_rows;
+    int status = F8_OK;
+
+    if (ctl->sort_column != NULL) {
+        status = sort_rows(ctl->sort_column, ctl->descending, fetched->rows, num_rows);
+    }
+    if (status != F8_OK) {
+        return ctl_failed(status);
+    }
+    if (ctl->top > 0 && ctl->top < num_rows) {
+        num_rows = ctl->top;
+    }
+    if (ctl->json) {
+        return json_print_rows(ctl, list->key, list->object_of, fetched->rows, num_rows);
+    }
+    table_print(list->columns->columns, list->columns->count, fetched->rows, num_rows);
+    return CTL_OK;
+}
+
 static int print_list(struct ctl *ctl, const struct list *list)
 {
     struct fetched fetched;
-    int result = CTL_OK;
+    int result;
     int status = fetch(ctl, list->view, NULL, &fetched);
 
     if (status != F8_OK) {
         return ctl_failed(status);
     }
-    if (ctl->json) {
-        result = json_print_rows(ctl, list->key, list->object_of, fetched.rows, fetched.num_rows);
-    } else {
-        table_print(list->columns->columns, list->columns->count, fetched.rows, fetched.num_rows);
-    }
+    result = print_rows(ctl, list, &fetched);
     fetch_done(&fetched);
     return result;
 }
@@ -75,6 +93,19 @@ int command_weights(struct ctl *ctl)
 int command_scales(struct ctl *ctl)
 {
     static const struct list list = {F8__VIEW__WEIGHTS, "scales", &columns_scales, json_of_weight};
+    return print_list(ctl, &list);
+}
+
+int command_amax(struct ctl *ctl)
+{
+    static const struct list list = {F8__VIEW__AMAX, "amax", &columns_amax, json_of_amax};
+    return print_list(ctl, &list);
+}
+
+int command_buckets(struct ctl *ctl)
+{
+    static const struct list list = {
+        F8__VIEW__BUCKETS, "buckets", &columns_buckets, json_of_bucket};
     return print_list(ctl, &list);
 }
 
@@ -106,8 +137,7 @@ int command_status(struct ctl *ctl)
     return result;
 }
 
-/* A name as a glob that matches nothing else. NULL if memory is out. */
-static char *escaped(const char *name)
+char *ctl_escaped(const char *name)
 {
     char *glob = malloc(2 * strlen(name) + 1);
     char *to = glob;
@@ -128,12 +158,12 @@ static int show(struct ctl *ctl, const struct fetched *fetched)
 {
     if (fetched->num_rows == 0) {
         fprintf(stderr, "f8ctl: no weight is called %s%s%s at %s; f8ctl weights lists them\n",
-            ctl->what, ctl->job != NULL ? " in a job like " : "", ctl->job != NULL ? ctl->job : "",
-            channel_socket(ctl->channel));
+            ctl->arguments[0], ctl->job != NULL ? " in a job like " : "",
+            ctl->job != NULL ? ctl->job : "", channel_socket(ctl->channel));
         return CTL_REFUSED;
     }
     if (ctl->json) {
-        return json_print_rows(ctl, "weights", json_of_weight, fetched->rows, fetched->num_rows);
+        return json_print_rows(ctl, "weights", json_of_amax, fetched->rows, fetched->num_rows);
     }
     for (size_t i = 0; i < fetched->num_rows; i++) {
         printf("%s", i > 0 ? "\n" : "");
@@ -145,10 +175,10 @@ static int show(struct ctl *ctl, const struct fetched *fetched)
 /* One weight may be there in several jobs. */
 int command_show(struct ctl *ctl)
 {
-    char *glob = escaped(ctl->what);
+    char *glob = ctl_escaped(ctl->arguments[0]);
     struct fetched fetched;
     int result;
-    int status = glob != NULL ? fetch(ctl, F8__VIEW__WEIGHTS, glob, &fetched)
+    int status = glob != NULL ? fetch(ctl, F8__VIEW__AMAX, glob, &fetched)
                               : error_set(F8_ENOMEM, "no memory for a name");
 
     free(glob);

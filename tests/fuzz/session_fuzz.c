@@ -27,6 +27,7 @@ struct player {
 struct stage {
     uv_loop_t loop;
     struct config config;
+    char directory[32]; /* of states, which live as long as their groups */
     struct session_context context;
     struct unpack unpack;
     struct player players[FUZZ_CLIENTS];
@@ -34,9 +35,9 @@ struct stage {
 };
 
 static const struct config config = {
-    .socket = "/none/fuzz",
     .max_connections = 16,
     .max_jobs = 3,
+    .max_groups = 3,
     .max_regions = 4,
     .max_weights = 64,
     .max_ranks = 4,
@@ -45,6 +46,7 @@ static const struct config config = {
     .memory_per_uid = 1 << 20,
     .deadline_ms = 600000,
     .slow_ms = 600000,
+    .max_states = 2,
 };
 
 static void check(bool holds, const char *what)
@@ -95,6 +97,24 @@ static void close_player(struct player *player, bool died)
     session_free(session, died);
 }
 
+static void open_states(struct stage *stage)
+{
+    struct reason reason;
+    (void)strcpy(stage->directory, "/tmp/f8fuzz-XXXXXX");
+    check(mkdtemp(stage->directory) != NULL, "no directory");
+    (void)snprintf(stage->config.socket, sizeof(stage->config.socket), "%s/s", stage->directory);
+    check(state_store_open(
+              &stage->loop, &stage->config, &stage->context.collective.states, &reason) == 0,
+        "no store");
+}
+
+static void close_states(struct stage *stage)
+{
+    state_store_close(stage->context.collective.states);
+    (void)uv_run(&stage->loop, UV_RUN_DEFAULT);
+    check(rmdir(stage->directory) == 0, "a state is left");
+}
+
 static void open_stage(struct stage *stage)
 {
     memset(stage, 0, sizeof(*stage));
@@ -108,6 +128,7 @@ static void open_stage(struct stage *stage)
         .backend = turn_backend_new(),
         .config = &stage->config,
         .listener = &session_listener};
+    open_states(stage);
     for (unsigned p = 0; p < FUZZ_CLIENTS; p++)
         open_player(stage, p);
     stage->fds[FUZZ_REGION][0] = stage->fds[FUZZ_TWO_REGIONS][0] = region_fd();
@@ -143,6 +164,7 @@ static void close_stage(struct stage *stage)
     check(stage->context.connections == 0, "a connection is left");
     backend_free(stage->context.collective.backend);
     registry_free(stage->context.registry);
+    close_states(stage);
     unpack_done(&stage->unpack);
     check(uv_loop_close(&stage->loop) == 0, "a handle is left");
     (void)close(stage->fds[FUZZ_REGION][0]);

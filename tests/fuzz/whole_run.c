@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The script of a whole run of two trainers and an operator: see session_fuzz.h. It goes through
- * every kind of request, a break and a second generation.
+ * every kind of request, two groups of which one takes the amaxes of the other, a break and a
+ * second generation.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -10,8 +11,9 @@
 #include "protocol.h"
 #include "tests/fuzz/session_fuzz.h"
 
-/* What the registry gives first: the job is 1. */
+/* What the registry gives first: the job is 1. MESH is the amax group of two weights of GROUP. */
 #define GROUP 2
+#define MESH  3
 
 struct script {
     uint8_t *bytes; /* borrowed: the caller's */
@@ -59,10 +61,10 @@ static void put_hello(struct script *script, unsigned client)
     PUT(script, client, FUZZ_NO_FD, F8__REQUEST__BODY_HELLO, hello, &hello);
 }
 
-static void put_join(struct script *script, unsigned client, bool rejoin)
+static void put_join(struct script *script, unsigned client, const char *group, bool rejoin)
 {
     F8__Join join = F8__JOIN__INIT;
-    join.group = (char *)"g";
+    join.group = (char *)group;
     join.rank = client;
     join.world_size = 2;
     join.rejoin = rejoin;
@@ -87,13 +89,15 @@ static void put_register(struct script *script, unsigned client)
 {
     static uint64_t shape[] = {5, 40};
     static const uint32_t flavours[] = {
-        F8_PROTO_DYNAMIC, F8_PROTO_STATIC, F8_PROTO_RAW, F8_PROTO_RAW_BF16};
+        F8_PROTO_DYNAMIC, F8_PROTO_STATIC, F8_PROTO_RAW, F8_PROTO_DELAYED};
     static const char *const names[] = {"w0", "w1", "w2", "w3"};
     F8__Weight weights[4], *of_weights[4];
     F8__Bucket buckets[2], *of_buckets[2];
     F8__Register body = F8__REGISTER__INIT;
     for (int w = 0; w < 4; w++) {
         fill_weight(&weights[w], names[w], flavours[w], shape);
+        weights[w].history_length = flavours[w] == F8_PROTO_DELAYED ? 3 : 0;
+        weights[w].amax_group = w % 3 == 0 ? MESH : 0;
         of_weights[w] = &weights[w];
     }
     for (int b = 0; b < 2; b++) {
@@ -125,6 +129,9 @@ static void put_seal(struct script *script)
     seal.poison = script->generation > 1;
     PUT_BOTH(script, F8__REQUEST__BODY_SEAL, seal, &seal);
     put_head(script, FUZZ_DRAIN, 0, 0);
+    seal.group = MESH;
+    PUT_BOTH(script, F8__REQUEST__BODY_SEAL, seal, &seal);
+    put_head(script, FUZZ_DRAIN, 0, 0);
 }
 
 static void put_gather(struct script *script, unsigned client, uint32_t bucket)
@@ -136,15 +143,23 @@ static void put_gather(struct script *script, unsigned client, uint32_t bucket)
     PUT(script, client, FUZZ_NO_FD, F8__REQUEST__BODY_GATHER, gather, &gather);
 }
 
+/* What all ranks ask of a group as a whole. */
+static void put_whole(struct script *script, F8__Request__BodyCase body_case, uint32_t group)
+{
+    F8__Precompute body = F8__PRECOMPUTE__INIT;
+    body.group = group;
+    body.generation = script->generation;
+    PUT_BOTH(script, body_case, precompute, &body); /* a union: all of them have this form */
+}
+
 /* What a trainer does between gathers. */
 static void put_between(struct script *script)
 {
     F8__Changed changed = F8__CHANGED__INIT;
-    F8__Precompute precompute = F8__PRECOMPUTE__INIT;
     F8__WeightMove move = F8__WEIGHT_MOVE__INIT;
     F8__Quiesce quiesce = F8__QUIESCE__INIT;
-    changed.group = precompute.group = move.group = quiesce.group = GROUP;
-    changed.generation = precompute.generation = script->generation;
+    changed.group = move.group = quiesce.group = GROUP;
+    changed.generation = script->generation;
     move.generation = quiesce.generation = script->generation;
     changed.count = 4;
     move.weight = 2;
@@ -152,7 +167,8 @@ static void put_between(struct script *script)
     move.offset = 128;
     PUT_BOTH(script, F8__REQUEST__BODY_CHANGED, changed, &changed);
     PUT_BOTH(script, F8__REQUEST__BODY_WEIGHT_MOVE, weight_move, &move);
-    PUT_BOTH(script, F8__REQUEST__BODY_PRECOMPUTE, precompute, &precompute);
+    put_whole(script, F8__REQUEST__BODY_INVALIDATE, MESH);
+    put_whole(script, F8__REQUEST__BODY_PRECOMPUTE, MESH);
     put_head(script, FUZZ_TURN, 0, 0);
     PUT_BOTH(script, F8__REQUEST__BODY_QUIESCE, quiesce, &quiesce);
     put_head(script, FUZZ_DRAIN, 0, 0);
@@ -178,13 +194,14 @@ static void put_step(struct script *script)
         release.bucket = b;
         PUT_BOTH(script, F8__REQUEST__BODY_RELEASE, release, &release);
     }
+    put_whole(script, F8__REQUEST__BODY_SYNC, MESH);
 }
 
 static void put_inspects(struct script *script)
 {
     F8__Inspect inspect = F8__INSPECT__INIT;
     inspect.name = (char *)"*";
-    for (int view = 0; view <= F8__VIEW__ROUNDS; view++) {
+    for (int view = 0; view <= F8__VIEW__AMAX; view++) {
         inspect.view = (F8__View)view;
         PUT(script, 2, FUZZ_NO_FD, F8__REQUEST__BODY_INSPECT, inspect, &inspect);
     }
@@ -200,7 +217,8 @@ static void put_beginning(struct script *script)
         PUT(script, c, FUZZ_NO_FD, F8__REQUEST__BODY_PING, ping, &ping);
         PUT(script, c, FUZZ_REGION, F8__REQUEST__BODY_REGION_ADD, region_add, &add);
         PUT(script, c, FUZZ_REGION, F8__REQUEST__BODY_REGION_ADD, region_add, &add);
-        put_join(script, c, false);
+        put_join(script, c, "g", false);
+        put_join(script, c, "m", false);
         put_register(script, c);
     }
     put_seal(script);
@@ -217,8 +235,10 @@ size_t fuzz_whole_run(uint8_t bytes[FUZZ_SCRIPT])
     put_inspects(&script);
     put_gather(&script, 1, 1);
     put_head(&script, FUZZ_DRAIN, 0, 0);
-    put_join(&script, 0, true);
-    put_join(&script, 1, true);
+    for (unsigned c = 0; c < 2; c++) {
+        put_join(&script, c, "g", true);
+        put_join(&script, c, "m", true);
+    }
     script.generation = 2;
     put_seal(&script);
     put_step(&script);
@@ -226,7 +246,8 @@ size_t fuzz_whole_run(uint8_t bytes[FUZZ_SCRIPT])
     put_gather(&script, 0, 0);
     put_gather(&script, 1, 0);
     put_head(&script, FUZZ_DIE, 1, 0); /* while the gather runs */
-    put_join(&script, 0, true);
+    put_join(&script, 0, "g", true);
+    put_join(&script, 0, "m", true);
     put_head(&script, FUZZ_DRAIN, 0, 0);
     drop.region = 2;
     PUT(&script, 0, FUZZ_NO_FD, F8__REQUEST__BODY_REGION_DROP, region_drop, &drop);

@@ -134,7 +134,7 @@ void fake_free(F8__Request *request)
     f8__request__free_unpacked(request, NULL);
 }
 
-static bool send_packet(int fd, const void *bytes, size_t size, int memfd)
+bool fake_send_packet(int fd, const void *bytes, size_t size, int memfd)
 {
     union {
         struct cmsghdr header;
@@ -155,14 +155,14 @@ static bool send_packet(int fd, const void *bytes, size_t size, int memfd)
 
 bool fake_send_bytes(int fd, const void *bytes, size_t size)
 {
-    return send_packet(fd, bytes, size, -1);
+    return fake_send_packet(fd, bytes, size, -1);
 }
 
 bool fake_reply(int fd, const F8__Reply *reply, int memfd)
 {
     static _Thread_local uint8_t packet[F8_PROTO_MAX_PACKET];
     must(f8__reply__get_packed_size(reply) <= sizeof(packet), "a reply is too long");
-    return send_packet(fd, packet, f8__reply__pack(reply, packet), memfd);
+    return fake_send_packet(fd, packet, f8__reply__pack(reply, packet), memfd);
 }
 
 bool fake_reply_status(int fd, uint64_t id, int status, const char *text)
@@ -228,7 +228,10 @@ static uint32_t number_of(struct fake_daemon *daemon, const char *name)
 
 static struct fake_group *group_of(struct fake_daemon *daemon, uint32_t number)
 {
-    must(number >= FAKE_GROUP && number < FAKE_GROUP + FAKE_GROUPS, "no such group was joined");
+    bool joined = number >= FAKE_GROUP && number < FAKE_GROUP + FAKE_GROUPS;
+    must(joined || daemon->spoils, "no such group was joined");
+    if (!joined)
+        return &daemon->groups[0]; /* the reply to the join was spoiled */
     return &daemon->groups[number - FAKE_GROUP];
 }
 
@@ -289,18 +292,27 @@ static int fill_body(
     return -1;
 }
 
-static void answer(struct fake_daemon *daemon, int fd, const F8__Request *request)
+size_t fake_pack_answer(
+    struct fake_daemon *daemon, const F8__Request *request, uint8_t *packet, int *ret_memfd)
 {
-    if (daemon->fail_body == (int)request->body_case) {
-        fake_reply_status(fd, request->id, daemon->fail_status, "refused by the test");
-        return;
-    }
     struct bodies bodies = {F8__REGION_REPLY__INIT, F8__JOIN_REPLY__INIT, F8__SEAL_REPLY__INIT,
         F8__GATHER_REPLY__INIT, F8__PING_REPLY__INIT, F8__EXPORT_REPLY__INIT};
     F8__Reply reply = F8__REPLY__INIT;
     reply.id = request->id;
-    int memfd = fill_body(daemon, request, &reply, &bodies);
-    fake_reply(fd, &reply, memfd);
+    *ret_memfd = fill_body(daemon, request, &reply, &bodies);
+    return f8__reply__pack(&reply, packet);
+}
+
+static void answer(struct fake_daemon *daemon, int fd, const F8__Request *request)
+{
+    static _Thread_local uint8_t packet[F8_PROTO_MAX_PACKET];
+    int memfd;
+    if (daemon->fail_body == (int)request->body_case) {
+        fake_reply_status(fd, request->id, daemon->fail_status, "refused by the test");
+        return;
+    }
+    size_t size = fake_pack_answer(daemon, request, packet, &memfd);
+    fake_send_packet(fd, packet, size, memfd);
 }
 
 static void note_register(struct fake_daemon *daemon, const F8__Register *lists)

@@ -41,6 +41,7 @@ struct fake_daemon {
     int loaded; /* eventfd: the script tells the test that it is where it should be */
     pthread_t thread;
     fake_script *script;
+    bool spoils; /* the script damages replies: requests may name groups that there are not */
     /* Settings of fake_serve; set before it runs, or atomically. */
     atomic_int arena;        /* memfd that SealReply brings; -1: none */
     _Atomic uint64_t offset; /* of every gathered bucket in the arena */
@@ -86,6 +87,11 @@ void fake_free(F8__Request *request);
 bool fake_reply(int fd, const F8__Reply *reply, int memfd);
 bool fake_reply_status(int fd, uint64_t id, int status, const char *text);
 bool fake_send_bytes(int fd, const void *bytes, size_t size);
+bool fake_send_packet(int fd, const void *bytes, size_t size, int memfd);
+
+/* The willing daemon's reply to a request, for scripts that spoil it; gives its size. */
+size_t fake_pack_answer(
+    struct fake_daemon *daemon, const F8__Request *request, uint8_t *packet, int *ret_memfd);
 
 /* Takes the Hello and answers it. */
 bool fake_hello(int fd);

@@ -177,12 +177,11 @@ static bool links_to(const char *path, const char *name, uint64_t inode)
     return strstr(target, name) && stat(path, &status) == 0 && status.st_ino == inode;
 }
 
-/* Whether a folder of links of a process, "fd" or "map_files", has one to the file. */
-static bool folder_links_to(
-    const char *process, const char *folder, const char *name, uint64_t inode)
+/* Whether a process has the file open. */
+static bool has_open(const char *process, const char *name, uint64_t inode)
 {
     char path[320];
-    (void)snprintf(path, sizeof(path), "/proc/%s/%s", process, folder);
+    (void)snprintf(path, sizeof(path), "/proc/%s/fd", process);
     DIR *directory = opendir(path);
     bool found = false;
     for (struct dirent *entry; directory && !found && (entry = readdir(directory));) {
@@ -195,6 +194,22 @@ static bool folder_links_to(
     return found;
 }
 
+/* Whether a process has the file mapped: by maps, since map_files is for root alone. */
+static bool has_mapped(const char *process, const char *name, uint64_t inode)
+{
+    char path[320], line[1024];
+    (void)snprintf(path, sizeof(path), "/proc/%s/maps", process);
+    FILE *file = fopen(path, "re");
+    bool found = false;
+    uint64_t number;
+    while (file && !found && fgets(line, sizeof(line), file))
+        found = sscanf(line, "%*s %*s %*s %*s %" SCNu64, &number) == 1 && number == inode &&
+                strstr(line, name);
+    if (file)
+        (void)fclose(file);
+    return found;
+}
+
 uint32_t proc_count_holders(const char *name, uint64_t inode)
 {
     DIR *directory = opendir("/proc");
@@ -202,8 +217,8 @@ uint32_t proc_count_holders(const char *name, uint64_t inode)
     uint32_t holders = 0;
     for (struct dirent *entry; (entry = readdir(directory));)
         if (strtol(entry->d_name, NULL, 10) > 0)
-            holders += folder_links_to(entry->d_name, "fd", name, inode) ||
-                       folder_links_to(entry->d_name, "map_files", name, inode);
+            holders +=
+                has_open(entry->d_name, name, inode) || has_mapped(entry->d_name, name, inode);
     (void)closedir(directory);
     return holders;
 }

@@ -44,7 +44,6 @@ static void keep_reply(void *conn, const F8__Reply *reply, int fd)
 static const struct session_link link_to_client = {.send = keep_reply};
 
 static const struct config small = {
-    .socket = "/none/rooms",
     .log_level = LOG_LEVEL_ERROR,
     .threads = 2,
     .max_connections = 16,
@@ -58,7 +57,29 @@ static const struct config small = {
     .memory_per_uid = (uint64_t)64 << 20,
     .deadline_ms = 600000,
     .slow_ms = 600000,
+    .max_states = 16,
 };
+
+/* States live as long as their groups here (linger_ms is 0). */
+static int open_states(struct rooms *rooms)
+{
+    struct reason reason;
+    (void)strcpy(rooms->directory, "/tmp/f8rooms-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(rooms->directory));
+    (void)snprintf(rooms->config.socket, sizeof(rooms->config.socket), "%s/s", rooms->directory);
+    return state_store_open(
+        &rooms->loop, &rooms->config, &rooms->context.collective.states, &reason);
+}
+
+static void close_all(struct rooms *rooms)
+{
+    registry_free(rooms->context.registry);
+    backend_free(rooms->backend);
+    state_store_close(rooms->context.collective.states);
+    rooms_settle(rooms);
+    ck_assert_int_eq(uv_loop_close(&rooms->loop), 0);
+    ck_assert_int_eq(rmdir(rooms->directory), 0);
+}
 
 int rooms_try_open(struct rooms *rooms)
 {
@@ -76,11 +97,9 @@ int rooms_try_open(struct rooms *rooms)
         .config = &rooms->config,
         .listener = &session_listener};
     rooms->context.registry = registry_new(&rooms->config);
-    if (rooms->context.registry)
+    if (open_states(rooms) == F8_OK && rooms->context.registry)
         return F8_OK;
-    backend_free(rooms->backend);
-    rooms_settle(rooms);
-    ck_assert_int_eq(uv_loop_close(&rooms->loop), 0);
+    close_all(rooms);
     return F8_ENOMEM;
 }
 
@@ -117,10 +136,7 @@ void rooms_close(struct rooms *rooms)
     ck_assert_uint_eq(totals.jobs + totals.groups, 0);
     ck_assert_uint_eq(totals.region_bytes + totals.arena_bytes + totals.weights, 0);
     ck_assert_int_eq(count_mappings(), 0);
-    registry_free(rooms->context.registry);
-    backend_free(rooms->backend);
-    rooms_settle(rooms);
-    ck_assert_int_eq(uv_loop_close(&rooms->loop), 0);
+    close_all(rooms);
 }
 
 int client_try_open(struct client *client, struct rooms *rooms, uint32_t uid, uint32_t pid)

@@ -20,6 +20,7 @@ struct rooms {
     struct config config; /* may be changed before the first request */
     struct backend *backend;
     struct session_context context;
+    char directory[64]; /* where states would be; empty again when all groups are gone */
 };
 
 /* The status of making them: F8_ENOMEM if an allocation was made to fail; nothing is left then. */
@@ -75,6 +76,8 @@ uint64_t ask_rejoin(struct client *client, const char *group, uint32_t rank, uin
 uint64_t ask_seal(struct client *client, uint32_t slots);
 uint64_t ask_seal_poisoned(struct client *client, uint32_t slots);
 uint64_t ask_precompute(struct client *client);
+uint64_t ask_sync(struct client *client);
+uint64_t ask_invalidate(struct client *client);
 uint64_t ask_pre_gather(struct client *client, uint32_t bucket);
 uint64_t ask_gather(struct client *client, uint32_t bucket);
 void send_release(struct client *client, uint32_t bucket);

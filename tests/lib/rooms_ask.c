@@ -96,12 +96,28 @@ uint64_t ask_seal_poisoned(struct client *client, uint32_t slots)
     return seal(client, slots, true);
 }
 
-uint64_t ask_precompute(struct client *client)
+/* What is asked of a whole group: a union, they all have the form of a precompute. */
+static uint64_t whole(struct client *client, F8__Request__BodyCase body_case)
 {
     F8__Precompute body = F8__PRECOMPUTE__INIT;
     body.group = client->group;
     body.generation = client->generation;
-    return SEND(client, F8__REQUEST__BODY_PRECOMPUTE, precompute, &body, NULL, 0);
+    return SEND(client, body_case, precompute, &body, NULL, 0);
+}
+
+uint64_t ask_precompute(struct client *client)
+{
+    return whole(client, F8__REQUEST__BODY_PRECOMPUTE);
+}
+
+uint64_t ask_sync(struct client *client)
+{
+    return whole(client, F8__REQUEST__BODY_SYNC);
+}
+
+uint64_t ask_invalidate(struct client *client)
+{
+    return whole(client, F8__REQUEST__BODY_INVALIDATE);
 }
 
 uint64_t ask_pre_gather(struct client *client, uint32_t bucket)

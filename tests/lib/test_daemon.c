@@ -3,6 +3,7 @@
 #include "lib/test_daemon.h"
 
 #include <check.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -124,6 +125,21 @@ void test_daemon_stop(struct test_daemon *daemon)
     ck_assert_msg(access(daemon->socket, F_OK) < 0, "the socket was left behind");
     (void)unlink(daemon->log);
     ck_assert_msg(rmdir(daemon->directory) == 0, "%s: %s", daemon->directory, strerror(errno));
+}
+
+void test_daemon_drop_states(const struct test_daemon *daemon)
+{
+    char directory[160], path[512];
+    (void)snprintf(directory, sizeof(directory), "%s.state", daemon->socket);
+    DIR *entries = opendir(directory);
+    for (const struct dirent *entry; entries && (entry = readdir(entries));) {
+        (void)snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
+        if (entry->d_name[0] != '.')
+            (void)unlink(path);
+    }
+    if (entries)
+        (void)closedir(entries);
+    (void)rmdir(directory);
 }
 
 void test_daemon_kill(struct test_daemon *daemon)

@@ -27,6 +27,9 @@ void test_daemon_restart(struct test_daemon *daemon, const char *const *argument
 /* SIGTERM; it must end with status 0. Then removes the directory, which must hold only the log. */
 void test_daemon_stop(struct test_daemon *daemon);
 
+/* Removes the states that outlive their groups, which test_daemon_stop would find left. */
+void test_daemon_drop_states(const struct test_daemon *daemon);
+
 /* SIGKILL, and waits for its end; the directory stays. */
 void test_daemon_kill(struct test_daemon *daemon);
 

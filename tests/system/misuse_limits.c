@@ -42,6 +42,13 @@ static void world_size(struct scene *scene)
     scene_note(scene, f8_group_join(scene->ranks[0].client, "dp", 0, 3, &group));
 }
 
+static void groups(struct scene *scene)
+{
+    struct f8_group *group;
+    scene_note(scene, f8_group_join(scene->ranks[0].client, "tp", 0, 2, &group));
+    scene_note(scene, f8_group_join(scene->ranks[1].client, "tp", 0, 2, &group));
+}
+
 static void regions(struct scene *scene)
 {
     struct f8_region *region, *second;
@@ -167,6 +174,9 @@ static const struct misuse rows[] = {
         "job other is one more than the limit of 1 jobs (--max-jobs)", {"--max-jobs", "1"}},
     {"too many ranks", CONNECTED, world_size, F8_EINVAL,
         "group dp: world size 3 is not from 1 to 2 (--max-ranks)", {"--max-ranks", "2"}},
+    {"too many groups", JOINED, groups, F8_ELIMIT,
+        "group tp is one more than the limit of 1 groups of one client (--max-groups)",
+        {"--max-groups", "1"}},
     {"too many regions", CONNECTED, regions, F8_ELIMIT,
         "this client has 2 regions, the limit (--max-regions)", {"--max-regions", "2"}},
     {"too many weights", JOINED, weights, F8_ELIMIT,

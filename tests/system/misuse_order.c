@@ -90,10 +90,11 @@ static void rejoin_of_a_whole_group(struct scene *scene)
     scene_note(scene, f8_group_rejoin(scene->ranks[0].group));
 }
 
-static void second_group(struct scene *scene)
+static void same_group_again(struct scene *scene)
 {
     struct f8_group *group;
-    scene_note(scene, f8_group_join(scene->ranks[0].client, "tp", 0, 2, &group));
+    scene_note(scene, f8_group_join(scene->ranks[0].client, "dp", 0, 2, &group));
+    scene_note(scene, f8_group_join(scene->ranks[1].client, "dp", 0, 3, &group));
 }
 
 static void gather_of_a_held_bucket(struct scene *scene)
@@ -207,8 +208,8 @@ static const struct misuse rows[] = {
         "group dp is broken: rank 1 (pid @) left", {0}},
     {"re-join of a group that is whole", SEALED, rejoin_of_a_whole_group, F8_EORDER,
         "group dp is not broken: it need not be rejoined", {0}},
-    {"second group in one client", JOINED, second_group, F8_EEXIST,
-        "this client is in group dp already, it can be in one only", {0}},
+    {"same group again in one client", JOINED, same_group_again, F8_EEXIST,
+        "this client joined group dp already", {0}},
     {"gather while holding the own place", HOLDING, gather_of_a_held_bucket, F8_EBUSY,
         "bucket embed is held by this rank: call f8_release before it is gathered again", {0}},
     {"gather while using all slots", HOLDING, gather_past_the_slots, F8_EBUSY,
@@ -224,9 +225,11 @@ static const struct misuse rows[] = {
     {"moved while a gather is open", SEALED, move_while_open, F8_EBUSY,
         "f8_weight_move of weight 4 while its bucket layers.1 is being gathered", {0}},
     {"changed while a precompute is open", SEALED, changed_while_precomputing, F8_EBUSY,
-        "f8_changed of weight 2 of bucket layers.0 while a precompute is open", {0}},
+        "f8_changed of weight 2 of bucket layers.0 while a precompute of group dp is open: call f8_wait "
+        "first", {0}},
     {"precompute while a gather is open", SEALED, precompute_while_gathering, F8_EBUSY,
-        "f8_precompute while bucket layers.1 is being gathered", {0}},
+        "f8_precompute of group dp while bucket layers.1 of group dp is being gathered: call "
+        "f8_post_gather first", {0}},
     {"bucket that is not there", SEALED, no_such_bucket, F8_EINVAL,
         "there is no bucket 4 in group dp, it has 4", {0}},
     {"weight that is not there", SEALED, no_such_weight, F8_EINVAL, "group dp has 8", {0}},

@@ -163,7 +163,7 @@ static void no_such_dtype(struct scene *scene)
 static void no_such_flavour(struct scene *scene)
 {
     struct lists lists = make_lists(scene);
-    lists.weights[0].flavour = (enum f8_flavour)2;
+    lists.weights[0].flavour = (enum f8_flavour)6;
     try_lists(scene, &lists);
 }
 
@@ -269,7 +269,7 @@ static const struct misuse rows[] = {
     {"no such dtype", JOINED, no_such_dtype, F8_EINVAL, "weight embed.weight: there is no dtype 9",
         {0}},
     {"no such flavour", JOINED, no_such_flavour, F8_EINVAL,
-        "weight embed.weight: there is no flavour 2", {0}},
+        "weight embed.weight: there is no flavour 6", {0}},
     {"no such format", JOINED, no_such_format, F8_EINVAL,
         "weight layers.0.weight: there is no float8 format 0", {0}},
     {"shard that does not fit", JOINED, shard_past_the_region, F8_EREGION,

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "f8client.h"
 #include "lib/program.h"
 #include "lib/test_daemon.h"
 
@@ -65,6 +66,14 @@ static const struct {
     {"weights", 0, "131x61"},
     {"scales", 0, "0x"},
     {"show layers.1.odd.weight", 0, "age in changes"},
+    {"amax", 0, "WINDOW"},
+    {"buckets", 0, "layers.1.feed_forward"},
+    {"buckets --sort -saturated --top 1", 0, "HELD BY RANKS"},
+    {"--name layers.1.* --sort name scales", 0, "layers.1.odd.weight"},
+    {"history layers.1.odd.weight", 1, "no delayed weight is called layers.1.odd.weight at "},
+    {"export none dp /nowhere/state", 1, "f8ctl: "},
+    {"import none dp /nowhere/state", 1, "/nowhere/state cannot be read: "},
+    {"scales --sort size", 2, "scales has no column size; its columns are: job name scale"},
     {"rounds", 0, "MISSING RANKS"},
     {"ping", 0, " answered in "},
     {"version", 0, "f8gatherd " F8_VERSION},
@@ -185,6 +194,83 @@ START_TEST(test_json_of_weights)
 }
 END_TEST
 
+START_TEST(test_json_of_buckets)
+{
+    json_t *buckets = list_of("buckets", "buckets", 4);
+    json_int_t weights = 0;
+    for (size_t i = 0; i < 4; i++) {
+        const json_t *bucket = json_array_get(buckets, i);
+        weights += integer(bucket, "weights");
+        ck_assert_int_gt(integer(bucket, "gathers"), 0);
+        ck_assert_int_gt(integer(bucket, "bytes"), 0);
+        ck_assert(json_is_array(json_object_get(bucket, "holders")));
+    }
+    ck_assert_int_eq(weights, 12);
+    json_decref(buckets);
+    json_decref(list_of("--name layers.1.feed* buckets", "buckets", 1));
+    json_decref(list_of("scales --sort -saturated --top 3", "scales", 3));
+}
+END_TEST
+
+/* One rank with one delayed weight, whose largest element is 1, 2, and 4 in three steps. */
+static struct f8_client *run_delayed(void)
+{
+    struct f8_connect_options options = {.socket = server.socket, .job = "delayed"};
+    struct f8_client *client;
+    struct f8_group *group;
+    struct f8_region *region;
+    void *memory;
+    ck_assert_int_eq(f8_connect(&options, &client), F8_OK);
+    ck_assert_int_eq(f8_group_join(client, "dp", 0, 1, &group), F8_OK);
+    ck_assert_int_eq(f8_region_alloc(client, 64, &region, &memory), F8_OK);
+    struct f8_weight_desc weight = {.name = "w",
+        .ndim = 1,
+        .shape = {16},
+        .dtype = F8_F32,
+        .flavour = F8_DELAYED,
+        .format = F8_E4M3FN,
+        .history_length = 2,
+        .region = region};
+    struct f8_bucket_desc bucket = {.name = "b", .count = 1};
+    ck_assert_int_eq(f8_register(group, &weight, 1, &bucket, 1), F8_OK);
+    ck_assert_int_eq(f8_seal(group, NULL), F8_OK);
+    for (int step = 0; step < 3; step++) {
+        f8_ticket ticket;
+        *(float *)memory = (float)(1 << step);
+        ck_assert_int_eq(f8_gather(group, 0, F8_DEFAULT_DEADLINE), F8_OK);
+        ck_assert_int_eq(f8_post_gather(group, 0, F8_FOREVER, NULL, 0), F8_OK);
+        ck_assert_int_eq(f8_release(group, 0), F8_OK);
+        ck_assert_int_eq(f8_sync(group, F8_DEFAULT_DEADLINE, &ticket), F8_OK);
+        ck_assert_int_eq(f8_wait(group, ticket, F8_FOREVER), F8_OK);
+    }
+    return client;
+}
+
+START_TEST(test_delayed)
+{
+    test_daemon_start(&server, NULL);
+    struct f8_client *client = run_delayed();
+    assert_says("history w", 0, "w, group dp of job delayed, uid ");
+    assert_says("history w", 0,
+        "SYNC  AMAX  BITS        SCALE  BITS\n"
+        "   1     1  0x3f800000    448  0x43e00000\n"
+        "   2     2  0x40000000    224  0x43600000\n"
+        "   3     4  0x40800000    112  0x42e00000\n");
+    json_t *amax = list_of("amax", "amax", 1);
+    const json_t *weight = json_array_get(amax, 0);
+    const json_t *history = json_object_get(weight, "history");
+    ck_assert_uint_eq(json_array_size(history), 2);
+    ck_assert(json_real_value(json_array_get(history, 0)) == 4.0);
+    ck_assert(json_real_value(json_array_get(history, 1)) == 2.0);
+    ck_assert_int_eq(integer(weight, "syncs"), 3);
+    ck_assert_int_eq(integer(weight, "since_sync"), 0);
+    ck_assert_int_eq(integer(weight, "saturated"), 2);
+    json_decref(amax);
+    f8_close(client);
+    test_daemon_stop(&server);
+}
+END_TEST
+
 /* A rank that is gone is told by name in the group's cause, to whoever comes to look. */
 START_TEST(test_cause)
 {
@@ -227,15 +313,17 @@ int main(void)
     tcase_add_test(live, test_json_of_daemon);
     tcase_add_test(live, test_json_of_group);
     tcase_add_test(live, test_json_of_weights);
+    tcase_add_test(live, test_json_of_buckets);
     suite_add_tcase(suite, live);
     TCase *failing = tcase_create("failing");
     tcase_set_timeout(failing, 120);
     tcase_add_checked_fixture(failing, setup, NULL);
     tcase_add_test(failing, test_cause);
     suite_add_tcase(suite, failing);
-    TCase *absent = tcase_create("absent");
+    TCase *absent = tcase_create("daemon");
     tcase_set_timeout(absent, 120);
     tcase_add_test(absent, test_no_daemon);
+    tcase_add_test(absent, test_delayed);
     suite_add_tcase(suite, absent);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * f8ctl export and import: the scaling state of a group into a file and back. What the bytes mean,
+ * the daemon knows and checks; they come and go in sealed memfds. A file is written whole or not
+ * at all. Called by main with a connected channel.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/ctl/ctl.h"
+#include "client/ctl/print_json.h"
+#include "client/error.h"
+
+#define CHUNK 65536
+
+/* Copies all that is in `from`, from its begin; F8_EIO with errno kept in the text. */
+static int copy_all(int from, int to, const char *what, uint64_t *ret_size)
+{
+    static char buffer[CHUNK];
+    uint64_t size = 0;
+
+    for (;;) {
+        ssize_t got = pread(from, buffer, sizeof(buffer), (off_t)size);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            *ret_size = size;
+            return got == 0 ? F8_OK : error_set(F8_EIO, "%s: %s", what, strerror(errno));
+        }
+        for (ssize_t done = 0; done < got;) {
+            ssize_t put = write(to, buffer + done, (size_t)(got - done));
+            if (put < 0 && errno != EINTR) {
+                return error_set(F8_EIO, "%s: %s", what, strerror(errno));
+            }
+            done += put > 0 ? put : 0;
+        }
+        size += (uint64_t)got;
+    }
+}
+
+/* Sends a request and waits as long as --timeout allows. Takes no descriptor over. */
+static int ask(struct ctl *ctl, F8__Request *request, int memfd, struct channel_reply *ret_reply)
+{
+    uint64_t id;
+    int status = channel_send(ctl->channel, request, memfd, &id);
+
+    if (status == F8_OK) {
+        status = channel_wait(ctl->channel, id, ctl->timeout_ms, ret_reply);
+    }
+    if (status == F8_EDEADLINE) {
+        return error_set(status, "the daemon at %s did not answer within %d ms",
+            channel_socket(ctl->channel), ctl->timeout_ms);
+    }
+    return status != F8_OK ? status : ret_reply->status;
+}
+
+/* "exported"/"imported" for people, or an object under the command's name. */
+static int report(
+    struct ctl *ctl, const char *key, const char *what, uint64_t size, const uint64_t *syncs)
+{
+    const char *const *arguments = ctl->arguments;
+
+    if (ctl->json) {
+        return json_print(ctl, key,
+            json_pack("{s:s, s:I, s:s, s:s, s:I, s:o}", "job", arguments[0], "uid",
+                (json_int_t)ctl->uid, "group", arguments[1], "file", arguments[2], "bytes",
+                (json_int_t)size, "syncs",
+                syncs != NULL ? json_integer((json_int_t)*syncs) : json_null()));
+    }
+    printf("%s %s: %" PRIu64 " bytes of group %s of job %s, uid %" PRIu32, what, arguments[2], size,
+        arguments[1], arguments[0], ctl->uid);
+    if (syncs != NULL) {
+        printf(", as of sync %" PRIu64, *syncs);
+    }
+    printf("\n");
+    return CTL_OK;
+}
+
+/* ---- export ---- */
+
+static int ask_export(struct ctl *ctl, struct channel_reply *ret_reply)
+{
+    F8__Request request = F8__REQUEST__INIT;
+    F8__Export export = F8__EXPORT__INIT;
+    struct channel_reply reply = {.fd = -1};
+    struct stat stat;
+    int status;
+
+    export.job = (char *)ctl->arguments[0];
+    export.uid = ctl->uid;
+    export.group_name = (char *)ctl->arguments[1];
+    request.body_case = F8__REQUEST__BODY_EXPORT;
+    request.export = &export;
+    status = ask(ctl, &request, -1, &reply);
+    if (status == F8_OK &&
+        (reply.body != F8__REPLY__BODY_EXPORT || reply.fd < 0 || fstat(reply.fd, &stat) != 0)) {
+        status = error_set(F8_EPROTO, "the daemon answered an export without one");
+    } else if (status == F8_OK && (uint64_t)stat.st_size != reply.first) {
+        status = error_set(F8_EPROTO,
+            "the daemon sent an export of %lld bytes, and says that it has %" PRIu64,
+            (long long)stat.st_size, reply.first);
+    }
+    if (status != F8_OK && reply.fd >= 0) {
+        close(reply.fd);
+    }
+    *ret_reply = reply;
+    return status;
+}
+
+/* Gives a complete file its name: at once, and not in the place of another unless it may. */
+static int give_name(const struct ctl *ctl, const char *temporary)
+{
+    const char *file = ctl->arguments[2];
+
+    if (ctl->force ? rename(temporary, file) == 0 : link(temporary, file) == 0) {
+        return F8_OK;
+    }
+    return errno == EEXIST ? error_set(F8_EEXIST, "%s is there already: --force replaces it", file)
+                           : error_set(F8_EIO, "%s cannot be made: %s", file, strerror(errno));
+}
+
+static int fill(int from, int to, const char *file, uint64_t *ret_size)
+{
+    int status = copy_all(from, to, file, ret_size);
+    mode_t mask = umask(0); /* there is no other way to ask for it */
+
+    umask(mask);
+    if (status == F8_OK && (fchmod(to, 0666 & ~mask) != 0 || fsync(to) != 0)) {
+        status = error_set(F8_EIO, "%s: %s", file, strerror(errno));
+    }
+    return status;
+}
+
+/* Beside the file to come, so that it can be renamed. */
+static int write_file(const struct ctl *ctl, int from, uint64_t *ret_size)
+{
+    const char *file = ctl->arguments[2];
+    char *temporary = NULL;
+    int fd, status;
+
+    if (asprintf(&temporary, "%s.XXXXXX", file) < 0) {
+        return error_set(F8_ENOMEM, "no memory for a name");
+    }
+    fd = mkostemp(temporary, O_CLOEXEC);
+    if (fd < 0) {
+        status = error_set(F8_EIO, "%s cannot be made: %s", temporary, strerror(errno));
+        free(temporary);
+        return status;
+    }
+    status = fill(from, fd, file, ret_size);
+    close(fd);
+    if (status == F8_OK) {
+        status = give_name(ctl, temporary);
+    }
+    unlink(temporary); /* after a rename it is not there any more */
+    free(temporary);
+    return status;
+}
+
+int command_export(struct ctl *ctl)
+{
+    struct channel_reply reply;
+    uint64_t size;
+    int status = ask_export(ctl, &reply);
+
+    if (status != F8_OK) {
+        return ctl_failed(status);
+    }
+    status = write_file(ctl, reply.fd, &size);
+    close(reply.fd);
+    if (status != F8_OK) {
+        return ctl_failed(status);
+    }
+    return report(ctl, "export", "wrote", size, &reply.second);
+}
+
+/* ---- import ---- */
+
+/* The file's bytes as the daemon wants them: a memfd that nobody changes any more. */
+static int seal_file(int file, const char *name, int *ret_memfd, uint64_t *ret_size)
+{
+    int memfd = memfd_create("f8ctl-import", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int status = memfd >= 0 ? copy_all(file, memfd, name, ret_size)
+                            : error_set(F8_EIO, "no memory for %s: %s", name, strerror(errno));
+
+    if (status == F8_OK && *ret_size == 0) {
+        status = error_set(F8_EIO, "%s is empty: f8ctl export writes what this reads", name);
+    }
+    if (status == F8_OK &&
+        fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0) {
+        status = error_set(F8_EIO, "no sealed memory for %s: %s", name, strerror(errno));
+    }
+    if (status == F8_OK) {
+        *ret_memfd = memfd;
+    } else if (memfd >= 0) {
+        close(memfd);
+    }
+    return status;
+}
+
+static int read_file(const char *name, int *ret_memfd, uint64_t *ret_size)
+{
+    int file = open(name, O_RDONLY | O_CLOEXEC);
+    int status;
+
+    if (file < 0) {
+        return error_set(F8_EIO, "%s cannot be read: %s", name, strerror(errno));
+    }
+    status = seal_file(file, name, ret_memfd, ret_size);
+    close(file);
+    return status;
+}
+
+int command_import(struct ctl *ctl)
+{
+    F8__Request request = F8__REQUEST__INIT;
+    F8__Import import = F8__IMPORT__INIT;
+    struct channel_reply reply = {.fd = -1};
+    uint64_t size;
+    int memfd = -1;
+    int status = read_file(ctl->arguments[2], &memfd, &size);
+
+    if (status != F8_OK) {
+        return ctl_failed(status);
+    }
+    import.job = (char *)ctl->arguments[0];
+    import.uid = ctl->uid;
+    import.group_name = (char *)ctl->arguments[1];
+    request.body_case = F8__REQUEST__BODY_IMPORT;
+    request.import = &import;
+    status = ask(ctl, &request, memfd, &reply);
+    close(memfd);
+    if (status != F8_OK) {
+        return ctl_failed(status);
+    }
+    return report(ctl, "import", "stored", size, NULL);
+}

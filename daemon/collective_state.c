@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a group's scaling state comes from at the seal, and that it is stored before any rank is
+ * told: at the seal, and after each sync and invalidate. On the loop.
+ */
+#include "daemon/collective_private.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "status.h"
+
+#define WHAT_TEXT 300 /* "the stored state of group dp" */
+
+static struct state_owner owner_of(const struct group *group)
+{
+    const struct job *job = group->job;
+    return (struct state_owner){
+        .uid = job->uid,
+        .job = job->name,
+        .group = group->name,
+        .token = job->token,
+        .token_size = job->token_size,
+    };
+}
+
+/* "continues at sync 7", "continues". */
+static char *wanted(uint64_t syncs, char *buffer, size_t size)
+{
+    if (syncs == F8_PROTO_ANY_SYNCS)
+        (void)snprintf(buffer, size, "continues");
+    else
+        (void)snprintf(buffer, size, "continues at sync %" PRIu64, syncs);
+    return buffer;
+}
+
+static int check_stored(const struct group *group, const struct weight_list *list,
+    const struct member_seal *seal, struct reason *reason)
+{
+    char what[WHAT_TEXT], asked[48];
+    const struct job *job = group->job;
+    const struct state *state = group->stored;
+    if (!state) {
+        if (seal->syncs == 0 || state_count(list) == 0)
+            return F8_OK; /* as good as fresh */
+        return reason_set(reason, F8_ENOENT,
+            "nothing is stored for job %.120s, group %.120s, where the seal %s", job->name,
+            group->name, wanted(seal->syncs, asked, sizeof(asked)));
+    }
+    if (!state_admits(state, job->token, job->token_size))
+        return reason_set(reason, F8_EPERM,
+            "the stored state of job %.120s, group %.120s is of a run with another token",
+            job->name, group->name);
+    uint64_t stored = state_values_syncs(state_values(state));
+    if (seal->syncs != F8_PROTO_ANY_SYNCS && seal->syncs != stored)
+        return reason_set(reason, F8_EMISMATCH,
+            "the stored state of job %.120s, group %.120s has seen %" PRIu64
+            " syncs, where the seal %s",
+            job->name, group->name, stored, wanted(seal->syncs, asked, sizeof(asked)));
+    (void)snprintf(what, sizeof(what), "the stored state of group %s", group->name);
+    return state_head_compare(state_head(state), list, what, reason);
+}
+
+static int check_import(const struct group *group, const struct weight_list *list,
+    const struct member_seal *seal, struct reason *reason)
+{
+    char what[WHAT_TEXT];
+    struct state_head head;
+    (void)snprintf(what, sizeof(what), "the import of group %s", group->name);
+    int status = state_form_check(seal->import, seal->import_size, what, &head, reason);
+    return status < 0 ? status : state_head_compare(&head, list, what, reason);
+}
+
+int collective_check_state(struct collective *collective, const struct weight_list *list)
+{
+    struct group *group = collective->group;
+    const struct member *first = group_member_of(group, 0);
+    if (!group->stored) {
+        group->stored =
+            state_find(collective->context->states, group->job->uid, group->job->name, group->name);
+        if (group->stored)
+            state_hold(group->stored);
+    }
+    if (first->seal.state == F8_PROTO_STATE_CONTINUE)
+        return check_stored(group, list, &first->seal, &collective->refusal);
+    if (first->seal.state == F8_PROTO_STATE_IMPORT)
+        return check_import(group, list, &first->seal, &collective->refusal);
+    return F8_OK;
+}
+
+/* Checked when the seal began; nobody changes a state that is held. */
+static void load(struct group *group)
+{
+    const struct member_seal *seal = &group_member_of(group, 0)->seal;
+    const uint8_t *values = NULL;
+    struct state_head head;
+    struct reason ignored;
+    if (seal->state == F8_PROTO_STATE_CONTINUE && group->stored)
+        values = state_values(group->stored);
+    else if (seal->state == F8_PROTO_STATE_IMPORT &&
+             state_form_check(seal->import, seal->import_size, "", &head, &ignored) == F8_OK)
+        values = seal->import + head.size;
+    for (uint32_t w = 0; w < group->list->num_weights; w++)
+        if (state_has(&group->list->weights[w]))
+            scaling_reset(&group->scalings[w], &group->list->weights[w]);
+    group->syncs = 0;
+    if (!values)
+        return;
+    state_values_read(values, group->list, group->scalings);
+    group->syncs = state_values_syncs(values);
+}
+
+/* Room in the uid's memory; its states that nobody uses make way. */
+static int make_room(
+    const struct collective *collective, const struct state_form *form, struct reason *reason)
+{
+    const struct job *job = collective->group->job;
+    char what[WHAT_TEXT];
+    (void)snprintf(what, sizeof(what), "the state of group %.80s", collective->group->name);
+    int status;
+    do
+        status =
+            registry_check_room(job->registry, job->uid, what, state_stored_size(form), reason);
+    while (status < 0 && state_store_evict(collective->context->states, job->uid));
+    return status;
+}
+
+/* The new file is whole before it takes the place of the old one. */
+static int store(struct collective *collective)
+{
+    struct group *group = collective->group;
+    struct reason *refusal = &collective->refusal;
+    const struct state_owner owner = owner_of(group);
+    struct state_form form;
+    int status =
+        state_form_make(&owner, group->list, group->scalings, group->syncs, &form, refusal);
+    if (status < 0)
+        return status;
+    status = make_room(collective, &form, refusal);
+    if (status == F8_OK)
+        status = state_put(collective->context->states, &form, &group->stored, refusal);
+    state_form_done(&form);
+    if (status == F8_OK)
+        state_hold(group->stored);
+    return status;
+}
+
+int collective_take_state(struct collective *collective)
+{
+    struct group *group = collective->group;
+    load(group);
+    for (uint32_t w = 0; w < group->list->num_weights; w++)
+        collective_push(collective, w);
+    if (state_count(group->list) > 0)
+        return store(collective);
+    if (group->stored)
+        state_drop(group->stored);
+    group->stored = NULL;
+    return F8_OK;
+}
+
+void collective_keep_state(struct group *group)
+{
+    if (group->stored)
+        state_sync(group->stored, group->syncs, group->list, group->scalings);
+}

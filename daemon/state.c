@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The states that are stored, and for how long: see state.h; their directory is state_dir.c's. */
+#include "daemon/state.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/log.h"
+#include "daemon/state_dir.h"
+#include "daemon/state_file.h"
+#include "status.h"
+
+struct state {
+    struct state_store *store; /* borrowed: owns this */
+    struct state *next;        /* owned: the store's list */
+    struct state_file file;
+    uint64_t number;  /* of its file */
+    uint64_t order;   /* since when it lingers, or was loaded: the lowest is the oldest */
+    uint64_t expires; /* loop time, ms, while it lingers */
+    bool held;
+};
+
+struct state_store {
+    uv_loop_t *loop;             /* borrowed */
+    const struct config *config; /* borrowed */
+    struct state_dir dir;
+    struct state *first; /* owned list */
+    uint64_t last;       /* number or order that was given out */
+    uv_timer_t timer;    /* armed while something lingers */
+};
+
+static void on_timer(uv_timer_t *timer);
+
+/* Sets the clock for what ends next. It does not keep the loop running. */
+static void arm(struct state_store *store)
+{
+    uint64_t next = UINT64_MAX, now = uv_now(store->loop);
+    for (const struct state *state = store->first; state; state = state->next)
+        if (!state->held && state->expires < next)
+            next = state->expires;
+    if (next == UINT64_MAX)
+        (void)uv_timer_stop(&store->timer);
+    else
+        (void)uv_timer_start(&store->timer, on_timer, next > now ? next - now : 0, 0);
+}
+
+static void state_free(struct state *state)
+{
+    state_file_close(&state->file);
+    free(state);
+}
+
+/* Without setting the clock, for loops over the list. */
+static void forget(struct state *state)
+{
+    struct state **link = &state->store->first;
+    while (*link != state)
+        link = &(*link)->next;
+    *link = state->next;
+    state_dir_remove(&state->store->dir, state->number);
+    state_free(state);
+}
+
+void state_drop(struct state *state)
+{
+    struct state_store *store = state->store;
+    forget(state);
+    arm(store);
+}
+
+static void log_drop(const struct state *state, const char *why)
+{
+    const struct state_owner *owner = &state->file.head.owner;
+    log_info("the state of job %s, group %s of uid %u is dropped at sync %" PRIu64 ": %s",
+        owner->job, owner->group, (unsigned)owner->uid, state_values_syncs(state_values(state)),
+        why);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct state_store *store = timer->data;
+    uint64_t now = uv_now(store->loop);
+    for (struct state *state = store->first, *next; state; state = next) {
+        next = state->next;
+        if (state->held || state->expires > now)
+            continue;
+        log_drop(state, "nobody continued it in time (--linger)");
+        forget(state);
+    }
+    arm(store);
+}
+
+static void linger(struct state *state)
+{
+    state->held = false;
+    state->expires = uv_now(state->store->loop) + state->store->config->linger_ms;
+}
+
+static void insert(struct state *state)
+{
+    state->next = state->store->first;
+    state->store->first = state;
+}
+
+/* From state_dir: a sound file. */
+static int take_file(void *context, uint64_t number, const struct state_file *file)
+{
+    struct state_store *store = context;
+    const struct state_owner *owner = &file->head.owner;
+    if (state_find(store, owner->uid, owner->job, owner->group))
+        return F8_EEXIST;
+    struct state *state = calloc(1, sizeof(*state));
+    if (!state)
+        return F8_ENOMEM;
+    *state = (struct state){.store = store, .file = *file, .number = number, .order = number};
+    insert(state);
+    linger(state);
+    log_info("the state of job %s, group %s of uid %u is there, at sync %" PRIu64, owner->job,
+        owner->group, (unsigned)owner->uid, state_values_syncs(state_values(state)));
+    return F8_OK;
+}
+
+static void on_closed(uv_handle_t *timer)
+{
+    free(timer->data);
+}
+
+int state_store_open(uv_loop_t *loop, const struct config *config, struct state_store **ret_store,
+    struct reason *reason)
+{
+    struct state_store *store = calloc(1, sizeof(*store));
+    if (!store)
+        return reason_set(reason, F8_ENOMEM, "out of memory loading states");
+    store->loop = loop;
+    store->config = config;
+    (void)uv_timer_init(loop, &store->timer); /* cannot fail */
+    store->timer.data = store;
+    uv_unref((uv_handle_t *)&store->timer);
+    state_dir_init(&store->dir, config->socket);
+    int status = state_dir_load(&store->dir, take_file, store, reason);
+    if (status < 0) {
+        state_store_close(store);
+        return status;
+    }
+    store->last = store->dir.last;
+    arm(store);
+    *ret_store = store;
+    return F8_OK;
+}
+
+void state_store_close(struct state_store *store)
+{
+    if (!store)
+        return;
+    while (store->first) {
+        struct state *state = store->first;
+        store->first = state->next;
+        state_free(state);
+    }
+    state_dir_done(&store->dir);
+    uv_close((uv_handle_t *)&store->timer, on_closed);
+}
+
+uint64_t state_store_held(const void *store, uid_t uid)
+{
+    const struct state_store *states = store;
+    uint64_t bytes = 0;
+    for (const struct state *state = states->first; state; state = state->next)
+        if (state->file.head.owner.uid == uid)
+            bytes += state->file.size;
+    return bytes;
+}
+
+bool state_store_evict(struct state_store *store, uid_t uid)
+{
+    struct state *oldest = NULL;
+    for (struct state *state = store->first; state; state = state->next)
+        if (!state->held && state->file.head.owner.uid == uid &&
+            (!oldest || state->order < oldest->order))
+            oldest = state;
+    if (!oldest)
+        return false;
+    log_drop(oldest, "its uid stores more, and it is the oldest");
+    state_drop(oldest);
+    return true;
+}
+
+static uint32_t count_of(const struct state_store *store, uid_t uid)
+{
+    uint32_t count = 0;
+    for (const struct state *state = store->first; state; state = state->next)
+        count += state->file.head.owner.uid == uid;
+    return count;
+}
+
+static int make_room(
+    struct state_store *store, const struct state_owner *owner, struct reason *reason)
+{
+    uint32_t limit = store->config->max_states;
+    while (count_of(store, owner->uid) >= limit)
+        if (!state_store_evict(store, owner->uid))
+            return reason_set(reason, F8_ELIMIT,
+                "the state of group %s is one more than the %u of uid %u, all in use "
+                "(--max-states)",
+                owner->group, limit, (unsigned)owner->uid);
+    return F8_OK;
+}
+
+struct state *state_find(
+    const struct state_store *store, uid_t uid, const char *job, const char *group)
+{
+    struct state *state = store->first;
+    for (; state; state = state->next) {
+        const struct state_owner *owner = &state->file.head.owner;
+        if (owner->uid == uid && strcmp(owner->job, job) == 0 && strcmp(owner->group, group) == 0)
+            break;
+    }
+    return state;
+}
+
+void state_hold(struct state *state)
+{
+    state->held = true;
+    arm(state->store);
+}
+
+void state_release(struct state *state)
+{
+    struct state_store *store = state->store;
+    state->order = ++store->last;
+    linger(state);
+    if (store->config->linger_ms == 0)
+        forget(state);
+    arm(store);
+}
+
+bool state_is_held(const struct state *state)
+{
+    return state->held;
+}
+
+static int add(struct state_store *store, const struct state_form *form, struct state **ret_state,
+    struct reason *reason)
+{
+    const struct state_owner *owner = &form->head.owner;
+    int status = make_room(store, owner, reason);
+    if (status < 0)
+        return status;
+    struct state *state = calloc(1, sizeof(*state));
+    if (!state)
+        return reason_set(
+            reason, F8_ENOMEM, "out of memory for the state of group %s", owner->group);
+    state->store = store;
+    state->number = state->order = ++store->last;
+    status = state_dir_write(&store->dir, state->number, form, &state->file, reason);
+    if (status < 0) {
+        free(state);
+        return status;
+    }
+    insert(state);
+    linger(state);
+    arm(store);
+    *ret_state = state;
+    return F8_OK;
+}
+
+uint64_t state_stored_size(const struct state_form *form)
+{
+    return state_file_size(&form->head);
+}
+
+int state_put(struct state_store *store, const struct state_form *form, struct state **ret_state,
+    struct reason *reason)
+{
+    const struct state_owner *owner = &form->head.owner;
+    struct state *state = state_find(store, owner->uid, owner->job, owner->group);
+    if (!state)
+        return add(store, form, ret_state, reason);
+    struct state_file file;
+    int status = state_dir_write(&store->dir, state->number, form, &file, reason);
+    if (status < 0)
+        return status;
+    state_file_close(&state->file);
+    state->file = file;
+    if (!state->held) {
+        state->order = ++store->last;
+        linger(state);
+        arm(store);
+    }
+    *ret_state = state;
+    return F8_OK;
+}
+
+/* In time that does not depend on where they differ. */
+bool state_admits(const struct state *state, const uint8_t *token, size_t token_size)
+{
+    const struct state_owner *owner = &state->file.head.owner;
+    if (owner->any_token)
+        return true;
+    if (owner->token_size != token_size)
+        return false;
+    uint8_t difference = 0;
+    for (size_t i = 0; i < token_size; i++)
+        difference |= owner->token[i] ^ token[i];
+    return difference == 0;
+}
+
+const struct state_head *state_head(const struct state *state)
+{
+    return &state->file.head;
+}
+
+const uint8_t *state_values(const struct state *state)
+{
+    return state_file_values(&state->file);
+}
+
+void state_sync(struct state *state, uint64_t syncs, const struct weight_list *list,
+    const struct scaling *scalings)
+{
+    state_file_write(&state->file, syncs, list, scalings);
+    state_file_flip(&state->file);
+}

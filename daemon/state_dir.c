@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The directory of state files: see state_dir.h. */
+#include "daemon/state_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/log.h"
+#include "status.h"
+
+/* "0000000000000007.state", and while it is written "....new". */
+#define NAME_SIZE 32
+#define DIGITS    16
+
+void state_dir_init(struct state_dir *dir, const char *socket)
+{
+    (void)snprintf(dir->path, sizeof(dir->path), "%s" STATE_DIR_SUFFIX, socket);
+    dir->fd = -1;
+    dir->last = 0;
+}
+
+static char *name_of(uint64_t number, const char *suffix, char *name)
+{
+    (void)snprintf(name, NAME_SIZE, "%016" PRIx64 "%s", number, suffix);
+    return name;
+}
+
+/* That it is a directory, ours alone, and that no other daemon has it. */
+static int check(const struct state_dir *dir, struct reason *reason)
+{
+    struct stat st;
+    if (fstat(dir->fd, &st) < 0)
+        return reason_set(
+            reason, F8_EIO, "cannot fstat the state directory %s: %s", dir->path, strerror(errno));
+    if (st.st_uid != geteuid() || (st.st_mode & 077) != 0)
+        return reason_set(reason, F8_EPERM,
+            "the state directory %s is of uid %u and mode %03o, it must be of uid %u and mode 700",
+            dir->path, (unsigned)st.st_uid, (unsigned)(st.st_mode & 0777), (unsigned)geteuid());
+    if (flock(dir->fd, LOCK_EX | LOCK_NB) < 0)
+        return reason_set(reason, errno == EWOULDBLOCK ? F8_EBUSY : F8_EIO,
+            "the state directory %s cannot be locked: %s", dir->path,
+            errno == EWOULDBLOCK ? "another daemon uses it" : strerror(errno));
+    return F8_OK;
+}
+
+/* F8_ENOENT: there is none. */
+static int open_directory(struct state_dir *dir, struct reason *reason)
+{
+    dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (dir->fd < 0)
+        return reason_set(reason, errno == ENOENT ? F8_ENOENT : F8_EIO,
+            "cannot open the state directory %s: %s", dir->path, strerror(errno));
+    int status = check(dir, reason);
+    if (status < 0) {
+        (void)close(dir->fd);
+        dir->fd = -1;
+    }
+    return status;
+}
+
+static int make_directory(struct state_dir *dir, struct reason *reason)
+{
+    if (dir->fd >= 0)
+        return F8_OK;
+    if (mkdir(dir->path, 0700) < 0 && errno != EEXIST)
+        return reason_set(
+            reason, F8_EIO, "cannot make the state directory %s: %s", dir->path, strerror(errno));
+    return open_directory(dir, reason);
+}
+
+/* Whether it is a number of ours and the suffix. */
+static bool parse_name(const char *name, const char *suffix, uint64_t *ret_number)
+{
+    char again[NAME_SIZE];
+    uint64_t number;
+    if (sscanf(name, "%16" SCNx64, &number) != 1 ||
+        strcmp(name_of(number, suffix, again), name) != 0)
+        return false;
+    *ret_number = number;
+    return true;
+}
+
+static void set_aside(const struct state_dir *dir, const char *name, const char *why)
+{
+    char aside[NAME_SIZE + 8];
+    (void)snprintf(aside, sizeof(aside), "%s.bad", name);
+    bool moved = renameat(dir->fd, name, dir->fd, aside) == 0;
+    log_error("%s/%s is not used: %s; it is %s", dir->path, name, why,
+        moved ? "renamed to *.bad" : "left as it is");
+}
+
+/* Also of a file that is not loaded: its number is not given out again. */
+static void see_number(struct state_dir *dir, const char *name)
+{
+    uint64_t number;
+    if ((parse_name(name, ".state", &number) || parse_name(name, ".state.bad", &number)) &&
+        number > dir->last)
+        dir->last = number;
+}
+
+static void load_one(struct state_dir *dir, const char *name, state_dir_taker *take, void *context)
+{
+    uint64_t number;
+    struct state_file file;
+    struct reason reason;
+    see_number(dir, name);
+    if (parse_name(name, ".new", &number))
+        (void)unlinkat(dir->fd, name, 0); /* whoever wrote it was killed before it was whole */
+    if (!parse_name(name, ".state", &number))
+        return;
+    int status = state_file_open(dir->fd, name, &file, &reason);
+    if (status == F8_EIO)
+        log_error("%s/%s is passed over: %s", dir->path, name, reason.text);
+    else if (status < 0)
+        set_aside(dir, name, reason.text);
+    if (status < 0)
+        return;
+    status = take(context, number, &file);
+    if (status == F8_EEXIST)
+        set_aside(dir, name, "another file has the state of the same job and group");
+    else if (status < 0)
+        log_error("%s/%s is passed over: out of memory", dir->path, name);
+    if (status < 0)
+        state_file_close(&file);
+}
+
+int state_dir_load(
+    struct state_dir *dir, state_dir_taker *take, void *context, struct reason *reason)
+{
+    int status = open_directory(dir, reason);
+    if (status == F8_ENOENT)
+        return F8_OK;
+    if (status < 0)
+        return status;
+    int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+    if (!entries) {
+        status = reason_set(
+            reason, F8_EIO, "cannot read the state directory %s: %s", dir->path, strerror(errno));
+        if (fd >= 0)
+            (void)close(fd);
+        return status;
+    }
+    for (const struct dirent *entry = readdir(entries); entry; entry = readdir(entries))
+        load_one(dir, entry->d_name, take, context);
+    (void)closedir(entries);
+    return F8_OK;
+}
+
+int state_dir_write(struct state_dir *dir, uint64_t number, const struct state_form *form,
+    struct state_file *ret_file, struct reason *reason)
+{
+    char temporary[NAME_SIZE], name[NAME_SIZE];
+    int status = make_directory(dir, reason);
+    if (status < 0)
+        return status;
+    return state_file_create(dir->fd, name_of(number, ".new", temporary),
+        name_of(number, ".state", name), form, ret_file, reason);
+}
+
+void state_dir_remove(struct state_dir *dir, uint64_t number)
+{
+    char name[NAME_SIZE];
+    (void)unlinkat(dir->fd, name_of(number, ".state", name), 0);
+}
+
+void state_dir_done(struct state_dir *dir)
+{
+    if (dir->fd < 0)
+        return;
+    (void)rmdir(dir->path); /* of a directory that is not empty it does nothing */
+    (void)close(dir->fd);
+    dir->fd = -1;
+}

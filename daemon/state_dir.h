@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The directory of the state files: <socket>.state, of this daemon alone. Its files are numbered,
+ * for the names of jobs and groups are their owners' and fit for no path. Used by state on the
+ * loop.
+ */
+#ifndef F8_DAEMON_STATE_DIR_H
+#define F8_DAEMON_STATE_DIR_H
+
+#include "daemon/state_file.h"
+
+#define STATE_DIR_SUFFIX ".state"
+
+struct state_dir {
+    char path[128];
+    int fd;        /* owned, locked; -1 until the directory is there */
+    uint64_t last; /* the highest number that was found in use */
+};
+
+void state_dir_init(struct state_dir *dir, const char *socket);
+
+/* Takes a file over, or refuses it: F8_EEXIST: a second one of the same group; F8_ENOMEM. */
+typedef int state_dir_taker(void *context, uint64_t number, const struct state_file *file);
+
+/*
+ * Gives every sound file to `take`; the others are renamed to *.bad, and logged. F8_OK too if
+ * there is no directory; else as state_store_open.
+ */
+int state_dir_load(
+    struct state_dir *dir, state_dir_taker *take, void *context, struct reason *reason);
+
+/* Writes a file, in the place of the one of that number, and the directory if need be. */
+int state_dir_write(struct state_dir *dir, uint64_t number, const struct state_form *form,
+    struct state_file *ret_file, struct reason *reason);
+
+void state_dir_remove(struct state_dir *dir, uint64_t number);
+
+/* Closes; removes the directory if it is empty. */
+void state_dir_done(struct state_dir *dir);
+
+#endif

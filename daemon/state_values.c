@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The values of a stored state: see state_form.h; docs/state.md has the bytes. */
+#include <string.h>
+#include <zlib.h>
+
+#include "daemon/state_bytes.h"
+#include "daemon/state_table.h"
+#include "status.h"
+
+/* Offsets in the values, and in those of one weight, whose history follows. */
+enum {
+    AT_CRC = 0,
+    AT_COUNTER = 4,
+    AT_SYNCS = 8,
+};
+enum {
+    OF_SCALE = 0,
+    OF_AMAX = 4,
+    OF_FLAGS = 8,
+    OF_ZERO = 12,
+    OF_GATHERS = 16,
+    OF_SATURATED = 24,
+    OF_NAN = 32,
+    OF_STALE = 40,
+    OF_KEPT = 48,
+    OF_WEIGHT_SYNCS = 56,
+    OF_HISTORY = 64,
+};
+
+#define FLAG_INITIALISED 1u
+#define FLAG_AMAX_SEEN   2u
+#define FLAG_SCALE_SEEN  4u
+#define FLAGS_ALL        7u
+
+size_t state_value_size(uint32_t history_length)
+{
+    return OF_HISTORY + (size_t)history_length * sizeof(uint32_t);
+}
+
+static uint32_t checksum(const uint8_t *values, size_t size)
+{
+    return (uint32_t)crc32_z(0, values + AT_COUNTER, size - AT_COUNTER);
+}
+
+uint32_t state_values_counter(const uint8_t *values)
+{
+    return get32(values + AT_COUNTER);
+}
+
+uint64_t state_values_syncs(const uint8_t *values)
+{
+    return get64(values + AT_SYNCS);
+}
+
+static void write_one(uint8_t *at, const struct weight *weight, const struct scaling *scaling)
+{
+    uint32_t scale;
+    memcpy(&scale, &scaling->scale, sizeof(scale));
+    put32(at + OF_SCALE, scale);
+    put32(at + OF_AMAX, scaling->amax);
+    put32(at + OF_FLAGS, (scaling->ready ? FLAG_INITIALISED : 0) |
+                             (scaling->amax_seen ? FLAG_AMAX_SEEN : 0) |
+                             (scaling->scale_seen ? FLAG_SCALE_SEEN : 0));
+    put32(at + OF_ZERO, 0);
+    put64(at + OF_GATHERS, scaling->gathers);
+    put64(at + OF_SATURATED, scaling->saturated);
+    put64(at + OF_NAN, scaling->nan);
+    put64(at + OF_STALE, scaling->stale);
+    put64(at + OF_KEPT, scaling->delayed.kept);
+    put64(at + OF_WEIGHT_SYNCS, scaling->delayed.syncs);
+    for (uint32_t i = 0; i < weight->history_length; i++)
+        put32(at + OF_HISTORY + i * sizeof(uint32_t), scaling_history(scaling, weight, i));
+}
+
+void state_values_write(uint8_t *values, size_t size, uint32_t counter, uint64_t syncs,
+    const struct weight_list *list, const struct scaling *scalings)
+{
+    uint8_t *at = values + STATE_VALUES_FIXED;
+    put32(values + AT_COUNTER, counter);
+    put64(values + AT_SYNCS, syncs);
+    for (uint32_t w = 0; w < list->num_weights; w++) {
+        if (!state_has(&list->weights[w]))
+            continue;
+        write_one(at, &list->weights[w], &scalings[w]);
+        at += state_value_size(list->weights[w].history_length);
+    }
+    memset(at, 0, (size_t)(values + size - at));
+    put32(values + AT_CRC, checksum(values, size));
+}
+
+void state_values_copy(uint8_t *values, const uint8_t *from, size_t size)
+{
+    memcpy(values, from, size);
+    put32(values + AT_COUNTER, 0);
+    put32(values + AT_CRC, checksum(values, size));
+}
+
+static void read_one(const uint8_t *at, const struct weight *weight, struct scaling *scaling)
+{
+    uint32_t scale = get32(at + OF_SCALE), flags = get32(at + OF_FLAGS);
+    scaling_reset(scaling, weight);
+    memcpy(&scaling->scale, &scale, sizeof(scale));
+    scaling->amax = get32(at + OF_AMAX);
+    scaling->ready = flags & FLAG_INITIALISED;
+    scaling->amax_seen = flags & FLAG_AMAX_SEEN;
+    scaling->scale_seen = flags & FLAG_SCALE_SEEN;
+    scaling->gathers = get64(at + OF_GATHERS);
+    scaling->saturated = get64(at + OF_SATURATED);
+    scaling->nan = get64(at + OF_NAN);
+    scaling->stale = get64(at + OF_STALE);
+    scaling->delayed.kept = get64(at + OF_KEPT);
+    scaling->delayed.syncs = get64(at + OF_WEIGHT_SYNCS);
+    for (uint32_t i = 0; i < weight->history_length; i++)
+        scaling->delayed.history[i] = get32(at + OF_HISTORY + i * sizeof(uint32_t));
+}
+
+void state_values_read(
+    const uint8_t *values, const struct weight_list *list, struct scaling *scalings)
+{
+    const uint8_t *at = values + STATE_VALUES_FIXED;
+    for (uint32_t w = 0; w < list->num_weights; w++) {
+        if (!state_has(&list->weights[w]))
+            continue;
+        read_one(at, &list->weights[w], &scalings[w]);
+        at += state_value_size(list->weights[w].history_length);
+    }
+}
+
+/* Fields that must have one of few values: no later version has written more into them. */
+static bool are_sound(const struct state_head *head, const uint8_t *values)
+{
+    const uint8_t *entries = head->table, *end = head->table + head->table_size;
+    const uint8_t *at = values + STATE_VALUES_FIXED;
+    struct state_entry entry;
+    while (state_entry_read(&entries, end, &entry)) {
+        if (get32(at + OF_FLAGS) > FLAGS_ALL || get32(at + OF_ZERO) != 0)
+            return false;
+        at += state_value_size(entry.history_length);
+    }
+    return true;
+}
+
+int state_values_check(
+    const struct state_head *head, const uint8_t *values, const char *what, struct reason *reason)
+{
+    uint32_t told = get32(values + AT_CRC), found = checksum(values, head->values_size);
+    if (told != found)
+        return reason_set(reason, F8_EINVAL,
+            "%s is damaged: the checksum of its values is 0x%08x, its bytes give 0x%08x", what,
+            told, found);
+    if (!are_sound(head, values))
+        return reason_set(reason, F8_EINVAL,
+            "%s is malformed: its checksum is right, but a weight has flags that are unknown",
+            what);
+    return F8_OK;
+}

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+# Stored scaling states: forms and files by themselves, then with a daemon that is killed.
+add_library(state_fixture STATIC lib/state_fixture.c)
+target_include_directories(state_fixture PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(state_fixture PUBLIC f8daemon PkgConfig::CHECK)
+
+foreach(suite test_state_form test_state_store)
+    f8_add_test(${suite} LABEL state SOURCES ${suite}.c LIBS state_fixture)
+endforeach()
+
+f8_add_test(test_state_seal LABEL system SOURCES system/test_state_seal.c lib/state_rank.c
+    LIBS test_daemon)
+f8_add_test(test_state_import LABEL system
+    SOURCES system/test_state_import.c lib/state_rank.c lib/admin_link.c LIBS test_daemon f8proto)
+f8_add_test(test_state_kill LABEL system SOURCES system/test_state_kill.c LIBS test_daemon)
+if(F8_SANITIZE)
+    # Slower by a factor of five and more: fewer kills, each with as much of the run before it.
+    target_compile_definitions(test_state_kill PRIVATE KILLS=40 MOMENT_MS=200)
+endif()

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * f8ctl export and import against a fake daemon: what is asked for, what is written and sent, that
+ * a file is there whole or not at all, and exit statuses.
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/ctl_run.h"
+#include "lib/fake_daemon.h"
+
+#define SIZE 200000 /* more than a buffer */
+#define TEXT 4096
+
+static struct fake_daemon fake;
+static char directory[64], file[96], text[TEXT];
+static uint8_t state[SIZE];
+
+/* How the fake daemon answers. */
+static enum {
+    WILLING,
+    REFUSES,
+    SILENT,
+    SHORT,   /* says that the export is larger than it is */
+    WITHOUT, /* answers an export with something else */
+} manner;
+
+/* What it was asked. */
+static char asked_job[64], asked_group[64];
+static uint32_t asked_uid;
+static uint8_t imported[SIZE + 1];
+static ssize_t imported_size;
+static int imported_seals;
+
+static int make_state(void)
+{
+    int memfd = memfd_create("state", MFD_CLOEXEC);
+    ck_assert_int_eq(write(memfd, state, SIZE), SIZE);
+    return memfd;
+}
+
+static bool answer_export(int fd, const F8__Request *request)
+{
+    F8__Reply reply = F8__REPLY__INIT;
+    F8__ExportReply export = F8__EXPORT_REPLY__INIT;
+    F8__PingReply ping = F8__PING_REPLY__INIT;
+    int memfd = make_state();
+    reply.id = request->id;
+    reply.body_case = F8__REPLY__BODY_EXPORT;
+    reply.export = &export;
+    export.size = manner == SHORT ? SIZE + 1 : SIZE;
+    export.syncs = 42;
+    if (manner == WITHOUT) {
+        reply.body_case = F8__REPLY__BODY_PING;
+        reply.ping = &ping;
+    }
+    bool sent = fake_reply(fd, &reply, manner == WITHOUT ? -1 : memfd);
+    (void)close(memfd);
+    return sent;
+}
+
+static void note(const char *job, uint32_t uid, const char *group)
+{
+    (void)snprintf(asked_job, sizeof(asked_job), "%s", job);
+    (void)snprintf(asked_group, sizeof(asked_group), "%s", group);
+    asked_uid = uid;
+}
+
+static bool answer(int fd, const F8__Request *request, int memfd)
+{
+    if (request->body_case == F8__REQUEST__BODY_IMPORT) {
+        note(request->import->job, request->import->uid, request->import->group_name);
+        imported_size = pread(memfd, imported, sizeof(imported), 0);
+        imported_seals = fcntl(memfd, F_GET_SEALS);
+    } else {
+        note(request->export->job, request->export->uid, request->export->group_name);
+    }
+    if (manner == SILENT)
+        return true;
+    if (manner == REFUSES)
+        return fake_reply_status(fd, request->id, F8_ENOENT, "nothing is stored for it");
+    if (request->body_case == F8__REQUEST__BODY_EXPORT)
+        return answer_export(fd, request);
+    return fake_reply_status(fd, request->id, F8_OK, "");
+}
+
+static void serve(struct fake_daemon *daemon, int fd)
+{
+    bool more = fake_hello(fd);
+    (void)daemon;
+    while (more) {
+        int memfd = -1;
+        F8__Request *request = fake_receive(fd, &memfd);
+        more = request && answer(fd, request, memfd);
+        if (request)
+            fake_free(request);
+        if (memfd >= 0)
+            (void)close(memfd);
+    }
+}
+
+static void ask(const char *arguments, int status)
+{
+    char all[512];
+    fake_start(&fake, serve);
+    (void)snprintf(all, sizeof(all), "--socket %s %s %s", fake.socket, arguments, file);
+    int got = ctl_run(all, text, sizeof(text));
+    fake_stop(&fake);
+    ck_assert_msg(got == status, "%s: status %d: %s", arguments, got, text);
+}
+
+static void assert_says(const char *part)
+{
+    ck_assert_msg(strstr(text, part), "it says: %s, not: %s", text, part);
+}
+
+static void set_up(void)
+{
+    manner = WILLING;
+    for (size_t i = 0; i < SIZE; i++)
+        state[i] = (uint8_t)(i * 7 + i / 256);
+    (void)strcpy(directory, "/tmp/f8-ctl-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    (void)snprintf(file, sizeof(file), "%s/state", directory);
+}
+
+/* Nothing but the file itself may be left in the directory. */
+static void tear_down(void)
+{
+    (void)unlink(file);
+    ck_assert_int_eq(rmdir(directory), 0);
+}
+
+static size_t read_file(uint8_t *bytes, size_t size)
+{
+    FILE *stream = fopen(file, "r");
+    ck_assert_ptr_nonnull(stream);
+    size_t got = fread(bytes, 1, size, stream);
+    (void)fclose(stream);
+    return got;
+}
+
+static void write_file(const void *bytes, size_t size)
+{
+    FILE *stream = fopen(file, "w");
+    ck_assert_ptr_nonnull(stream);
+    ck_assert_uint_eq(fwrite(bytes, 1, size, stream), size);
+    ck_assert_int_eq(fclose(stream), 0);
+}
+
+START_TEST(export_writes_the_file)
+{
+    static uint8_t written[SIZE + 1];
+    struct stat stat;
+    char expected[256];
+    mode_t mask = umask(0027);
+    ask("export run dp@tp=0", 0);
+    umask(mask);
+    ck_assert_str_eq(asked_job, "run");
+    ck_assert_str_eq(asked_group, "dp@tp=0");
+    ck_assert_uint_eq(asked_uid, geteuid());
+    (void)snprintf(expected, sizeof(expected),
+        "wrote %s: 200000 bytes of group dp@tp=0 of job run, uid %u, as of sync 42\n", file,
+        (unsigned)geteuid());
+    ck_assert_str_eq(text, expected);
+    ck_assert_uint_eq(read_file(written, sizeof(written)), SIZE);
+    ck_assert_mem_eq(written, state, SIZE);
+    ck_assert_int_eq(lstat(file, &stat), 0);
+    ck_assert_uint_eq(stat.st_mode & 07777, 0640);
+    ck_assert_uint_eq(stat.st_nlink, 1);
+}
+END_TEST
+
+START_TEST(export_replaces_only_by_force)
+{
+    static uint8_t written[SIZE + 1];
+    write_file("precious", 8);
+    ask("export run dp", 1);
+    assert_says("/state is there already: --force replaces it\n");
+    ck_assert_uint_eq(read_file(written, sizeof(written)), 8);
+    ask("--force --uid 4294967295 export run dp", 0);
+    ck_assert_uint_eq(asked_uid, UINT32_MAX);
+    ck_assert_uint_eq(read_file(written, sizeof(written)), SIZE);
+    ck_assert_mem_eq(written, state, SIZE);
+}
+END_TEST
+
+START_TEST(export_as_json)
+{
+    ask("--json export run dp", 0);
+    json_t *object = json_loads(text, 0, NULL);
+    const json_t *export = json_object_get(object, "export");
+    ck_assert_int_eq(json_integer_value(json_object_get(export, "syncs")), 42);
+    ck_assert_int_eq(json_integer_value(json_object_get(export, "bytes")), SIZE);
+    ck_assert_str_eq(json_string_value(json_object_get(export, "file")), file);
+    json_decref(object);
+}
+END_TEST
+
+/* Whatever fails, there is no file, nor a part of one. */
+START_TEST(failed_export_leaves_nothing)
+{
+    manner = REFUSES;
+    ask("export run dp", 1);
+    ck_assert_str_eq(text, "f8ctl: nothing is stored for it\n");
+    manner = SHORT;
+    ask("export run dp", 1);
+    assert_says("sent an export of 200000 bytes, and says that it has 200001");
+    manner = WITHOUT;
+    ask("export run dp", 1);
+    assert_says("answered an export without one");
+    manner = SILENT;
+    ask("--timeout 0.05 export run dp", 3);
+    ck_assert_int_ne(access(file, F_OK), 0);
+    manner = WILLING;
+    (void)snprintf(file, sizeof(file), "%s/no/state", directory);
+    ask("export run dp", 1);
+    assert_says("cannot be made: No such file or directory");
+}
+END_TEST
+
+START_TEST(import_sends_the_file)
+{
+    write_file(state, SIZE);
+    ask("import run dp --uid 7", 0);
+    assert_says("stored ");
+    assert_says("200000 bytes of group dp of job run, uid 7\n");
+    ck_assert_str_eq(asked_job, "run");
+    ck_assert_str_eq(asked_group, "dp");
+    ck_assert_uint_eq(asked_uid, 7);
+    ck_assert_int_eq(imported_size, SIZE);
+    ck_assert_mem_eq(imported, state, SIZE);
+    ck_assert_int_eq(imported_seals, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+    ask("--json import run dp", 0);
+    json_t *object = json_loads(text, 0, NULL);
+    const json_t *import = json_object_get(object, "import");
+    ck_assert_int_eq(json_integer_value(json_object_get(import, "bytes")), SIZE);
+    json_decref(object);
+}
+END_TEST
+
+START_TEST(import_is_refused)
+{
+    ask("import run dp", 1);
+    assert_says("/state cannot be read: No such file or directory");
+    write_file("", 0);
+    ask("import run dp", 1);
+    assert_says("/state is empty: f8ctl export writes what this reads");
+    write_file(state, SIZE);
+    manner = REFUSES;
+    ask("import run dp", 1);
+    ck_assert_str_eq(text, "f8ctl: nothing is stored for it\n");
+    manner = SILENT;
+    ask("--timeout 0.05 import run dp", 3);
+    assert_says("did not answer within 50 ms");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("ctl_transfer");
+    TCase *cases = tcase_create("ctl_transfer");
+    tcase_set_timeout(cases, 120);
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_test(cases, export_writes_the_file);
+    tcase_add_test(cases, export_replaces_only_by_force);
+    tcase_add_test(cases, export_as_json);
+    tcase_add_test(cases, failed_export_leaves_nothing);
+    tcase_add_test(cases, import_sends_the_file);
+    tcase_add_test(cases, import_is_refused);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

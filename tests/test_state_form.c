@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The form of a stored state: what goes in comes out, bit for bit; whatever else comes in is
+ * refused with a reason; differences to what a group registers are named.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "lib/state_fixture.h"
+#include "status.h"
+
+static struct weight_list *list;
+static struct scaling *scalings;
+static struct state_form form;
+static struct state_head head;
+static struct reason reason;
+
+static void set_up(void)
+{
+    list = state_fixture_model();
+    scalings = state_fixture_scalings(list, 7);
+    form = state_fixture_form(list, scalings, 41);
+}
+
+static void tear_down(void)
+{
+    state_form_done(&form);
+    free(scalings);
+    weights_unref(list);
+}
+
+static int check(const uint8_t *bytes, size_t size)
+{
+    return state_form_check(bytes, size, "the import", &head, &reason);
+}
+
+/* Makes the header's checksum right again. */
+static void sign_head(uint8_t *bytes)
+{
+    uint32_t size;
+    memcpy(&size, bytes + 16, sizeof(size));
+    memset(bytes + 12, 0, 4);
+    uint32_t crc = (uint32_t)crc32(0, bytes, size);
+    memcpy(bytes + 12, &crc, sizeof(crc));
+}
+
+START_TEST(comes_out_as_it_went_in)
+{
+    struct scaling *read = state_fixture_scalings(list, 0);
+    ck_assert_int_eq(check(form.bytes, form.size), F8_OK);
+    state_values_read(form.bytes + head.size, list, read);
+    ck_assert(state_fixture_same(list, scalings, read));
+    ck_assert_uint_eq(state_values_syncs(form.bytes + head.size), 41);
+    ck_assert_uint_eq(head.num_weights, 2);
+    ck_assert_uint_eq(head.owner.uid, 1000);
+    ck_assert_str_eq(head.owner.job, "../job");
+    ck_assert_str_eq(head.owner.group, "dp/../x");
+    ck_assert_uint_eq(head.owner.token_size, 6);
+    ck_assert_mem_eq(head.owner.token, "secret", 6);
+    ck_assert_int_eq(state_head_compare(&head, list, "the import", &reason), F8_OK);
+    free(read);
+}
+END_TEST
+
+/* The bytes of docs/state.md, written by hand. */
+START_TEST(bytes_are_as_documented)
+{
+    static const uint8_t fixed[] = {'f', '8', 'g', 's', 't', 'a', 't', 'e', 1, 0, 0, 0};
+    static const uint8_t entry[] = {2, 1, 2, 0, 16, 0, 0, 11, 'l', 'a', 'y', 'e', 'r', 's', '.',
+        '0', '.', 'w', 'q', 0, 1, 2, 2, 1, 3, 0, 1, 11, 'l'};
+    const uint8_t *values = form.bytes + form.head.size;
+    ck_assert_mem_eq(form.bytes, fixed, sizeof(fixed));
+    ck_assert_mem_eq(form.bytes + 48, "../job\0dp/../x\0secret", 21);
+    ck_assert_mem_eq(form.bytes + 48 + 21, entry, sizeof(entry));
+    ck_assert_uint_eq(form.head.size, 112); /* 48 + 21 + 2 * 20, rounded up to 8 */
+    ck_assert_uint_eq(form.head.values_size, 16 + 64 + 16 * 4 + 64 + 3 * 4 + 4);
+    ck_assert_uint_eq(form.size, form.head.size + form.head.values_size);
+    uint32_t crc = (uint32_t)crc32(0, values + 4, (uInt)form.head.values_size - 4);
+    ck_assert_mem_eq(values, &crc, 4);
+    ck_assert_mem_eq(values + 16, &scalings[0].scale, 4);
+    uint32_t newest = scaling_history(&scalings[0], &list->weights[0], 0);
+    ck_assert_mem_eq(values + 16 + 64, &newest, 4);
+    ck_assert_mem_eq(values + 16 + 64 + 64 + 56, &scalings[2].delayed.syncs, 8);
+}
+END_TEST
+
+START_TEST(every_flipped_bit_is_found)
+{
+    for (size_t i = 0; i < form.size * 8; i++) {
+        form.bytes[i / 8] ^= (uint8_t)(1u << i % 8);
+        reason.text[0] = '\0';
+        ck_assert_msg(check(form.bytes, form.size) < 0, "bit %zu", i);
+        ck_assert_ptr_eq(strstr(reason.text, "the import "), reason.text);
+        form.bytes[i / 8] ^= (uint8_t)(1u << i % 8);
+    }
+    ck_assert_int_eq(check(form.bytes, form.size), F8_OK);
+}
+END_TEST
+
+/* The cut is in memory of its own, so that a sanitizer sees a read past its end. */
+START_TEST(every_cut_is_found)
+{
+    for (size_t size = 0; size < form.size; size++) {
+        uint8_t *cut = malloc(size ? size : 1);
+        ck_assert_ptr_nonnull(cut);
+        memcpy(cut, form.bytes, size);
+        ck_assert_int_eq(check(cut, size), F8_EINVAL);
+        free(cut);
+    }
+}
+END_TEST
+
+START_TEST(a_byte_too_many_is_found)
+{
+    uint8_t *longer = calloc(1, form.size + 1);
+    ck_assert_ptr_nonnull(longer);
+    memcpy(longer, form.bytes, form.size);
+    ck_assert_int_eq(check(longer, form.size + 1), F8_EINVAL);
+    free(longer);
+}
+END_TEST
+
+START_TEST(newer_version_is_named)
+{
+    form.bytes[8] = 2;
+    sign_head(form.bytes);
+    ck_assert_int_eq(check(form.bytes, form.size), F8_EVERSION);
+    ck_assert_ptr_nonnull(strstr(reason.text, "format version 2"));
+    ck_assert_ptr_nonnull(strstr(reason.text, "reads version 1"));
+}
+END_TEST
+
+/* Every byte of a header is set to values that a checksum does not find: nothing may crash. */
+START_TEST(forged_headers_do_no_harm)
+{
+    static const uint8_t values[] = {0, 1, 0x7f, 0x80, 0xff};
+    struct scaling *read = state_fixture_scalings(list, 0);
+    for (size_t i = 0; i < form.head.size; i++)
+        for (size_t v = 0; v < sizeof(values); v++) {
+            uint32_t told;
+            uint8_t old[4];
+            uint8_t *copy = malloc(form.size);
+            ck_assert_ptr_nonnull(copy);
+            memcpy(copy, form.bytes, form.size);
+            memcpy(old, copy + 16, sizeof(old));
+            copy[i] = values[v];
+            memcpy(&told, copy + 16, sizeof(told));
+            if (told <= form.size)
+                sign_head(copy);
+            if (check(copy, form.size) == F8_OK &&
+                state_head_compare(&head, list, "the import", &reason) == F8_OK)
+                state_values_read(copy + head.size, list, read);
+            free(copy);
+        }
+    free(read);
+}
+END_TEST
+
+START_TEST(another_owner_has_the_same_values)
+{
+    const struct state_owner other = {.uid = 5, .job = "b", .group = "g", .any_token = true};
+    struct state_form copy;
+    state_values_write(form.bytes + form.head.size, form.head.values_size, 99, 41, list, scalings);
+    ck_assert_int_eq(
+        state_form_copy(&other, &form.head, form.bytes + form.head.size, &copy, &reason), F8_OK);
+    ck_assert_int_eq(check(copy.bytes, copy.size), F8_OK);
+    ck_assert_uint_eq(head.owner.token_size, 0);
+    ck_assert(head.owner.any_token);
+    ck_assert_str_eq(head.owner.job, "b");
+    ck_assert_uint_eq(state_values_counter(copy.bytes + head.size), 0);
+    ck_assert_mem_eq(
+        copy.bytes + head.size + 8, form.bytes + form.head.size + 8, form.head.values_size - 8);
+    /* The token is nowhere in what goes out. */
+    for (size_t i = 0; i + 6 <= copy.size; i++)
+        ck_assert_mem_ne(copy.bytes + i, "secret", 6);
+    state_form_done(&copy);
+}
+END_TEST
+
+/* Compares the model's state with another list, which it frees. */
+static const char *difference(struct weight_list *other)
+{
+    ck_assert_int_eq(
+        state_head_compare(&form.head, other, "stored state of group dp", &reason), F8_EMISMATCH);
+    weights_unref(other);
+    return reason.text;
+}
+
+START_TEST(first_difference_is_named)
+{
+    struct weight_list *other = state_fixture_list();
+    struct weight weight = state_fixture_weight();
+    state_fixture_add(other, "layers.0.wq", &weight);
+    ck_assert_str_eq(difference(other),
+        "stored state of group dp has weight layers.0.wq as bfloat16 e4m3fn, history 16 max; the "
+        "group registers float32 e4m3fn, history 16 max");
+    other = state_fixture_list();
+    state_fixture_add(other, "embed", &weight);
+    ck_assert_str_eq(difference(other),
+        "stored state of group dp has layers.0.wq as delayed weight 0 where the group registers "
+        "embed");
+    other = state_fixture_list();
+    weight.dtype = F8_PROTO_BF16;
+    state_fixture_add(other, "layers.0.wq", &weight);
+    ck_assert_ptr_nonnull(strstr(difference(other), "has weight layers.0.wk, which the group"));
+    other = state_fixture_model();
+    state_fixture_add(other, "layers.1.wq", &weight);
+    ck_assert_ptr_nonnull(strstr(difference(other), "has 2 delayed weights: it lacks layers.1.wq"));
+}
+END_TEST
+
+START_TEST(too_large_a_state_is_refused)
+{
+    struct weight_list *huge = state_fixture_list();
+    struct weight weight = state_fixture_weight();
+    struct state_form none;
+    char name[32];
+    weight.history_length = F8_PROTO_MAX_HISTORY_LENGTH;
+    for (int i = 0; i < 65000; i++) {
+        (void)snprintf(name, sizeof(name), "w%d", i);
+        state_fixture_add(huge, name, &weight);
+    }
+    const struct state_owner owner = {.uid = 1, .job = "j", .group = "dp"};
+    ck_assert_int_eq(state_form_make(&owner, huge, NULL, 0, &none, &reason), F8_ELIMIT);
+    ck_assert_ptr_nonnull(strstr(reason.text, "the state of group dp takes"));
+    weights_unref(huge);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("state_form");
+    TCase *tcase = tcase_create("forms");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, comes_out_as_it_went_in);
+    tcase_add_test(tcase, bytes_are_as_documented);
+    tcase_add_test(tcase, every_flipped_bit_is_found);
+    tcase_add_test(tcase, every_cut_is_found);
+    tcase_add_test(tcase, a_byte_too_many_is_found);
+    tcase_add_test(tcase, newer_version_is_named);
+    tcase_add_test(tcase, forged_headers_do_no_harm);
+    tcase_add_test(tcase, another_owner_has_the_same_values);
+    tcase_add_test(tcase, first_difference_is_named);
+    tcase_add_test(tcase, too_large_a_state_is_refused);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
