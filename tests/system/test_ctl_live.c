@@ -267,6 +267,7 @@ START_TEST(test_delayed)
     ck_assert_int_eq(integer(weight, "saturated"), 2);
     json_decref(amax);
     f8_close(client);
+    test_daemon_drop_states(&server);
     test_daemon_stop(&server);
 }
 END_TEST
