@@ -4,7 +4,8 @@
 
 # f8bench's parts that need no daemon, which the tests link too. The checker is one of its own, so
 # that a test can see that it links nothing else.
-add_library(f8bench_check STATIC bench/check.c bench/check_format.c)
+add_library(f8bench_check STATIC bench/check.c bench/check_delayed.c
+    bench/check_format.c)
 target_link_libraries(f8bench_check PUBLIC m)
 target_include_directories(f8bench_check PUBLIC ${CMAKE_SOURCE_DIR}/proto) # status.h of f8client.h
 
@@ -17,14 +18,17 @@ add_library(f8bench_source STATIC bench/source.c)
 target_link_libraries(f8bench_source PUBLIC f8bench_check f8bench_model)
 target_compile_options(f8bench_source PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O3>)
 
+add_library(f8bench_layout STATIC bench/layout.c bench/histogram.c)
+target_link_libraries(f8bench_layout PUBLIC f8bench_model f8proto m)
+
 # A private daemon and what processes share, which the conformance program uses too.
 add_library(f8bench_daemon STATIC bench/daemon.c bench/shared.c)
 target_link_libraries(f8bench_daemon PUBLIC Threads::Threads)
 target_include_directories(f8bench_daemon PUBLIC ${CMAKE_SOURCE_DIR}/proto)
 
 add_executable(f8bench bench/main.c bench/options.c bench/run.c bench/run_watch.c bench/run_ctl.c
-    bench/rank.c bench/rank_check.c bench/probe.c bench/summary.c bench/report.c)
-target_link_libraries(f8bench PRIVATE f8bench_source f8bench_daemon f8client_static f8proto
+    bench/rank.c bench/rank_open.c bench/rank_check.c bench/probe.c bench/summary.c bench/report.c)
+target_link_libraries(f8bench PRIVATE f8bench_source f8bench_layout f8bench_daemon f8client_static f8proto
     PkgConfig::JANSSON Threads::Threads)
 
 add_executable(f8ctl ctl/main.c ctl/views.c ctl/history.c ctl/transfer.c ctl/columns.c

@@ -11,11 +11,12 @@ endif()
 add_library(test_program STATIC lib/program.c)
 target_link_libraries(test_program PUBLIC test_daemon PkgConfig::JANSSON f8proto)
 
-foreach(suite test_bench test_bench_faults test_ctl_live)
+foreach(suite test_bench test_bench_modes test_bench_faults test_ctl_live)
     f8_add_test(${suite} SOURCES system/${suite}.c LIBS test_program)
     set_tests_properties(${suite} PROPERTIES LABELS "bench;system" TIMEOUT 300)
 endforeach()
 target_compile_definitions(test_bench PRIVATE WAYS_STEP=${WAYS_STEP})
+target_compile_definitions(test_bench_modes PRIVATE WAYS_STEP=${WAYS_STEP})
 
 # The checker must not be able to share a defect with what it checks.
 add_test(NAME bench_links_no_kernels COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system/no_kernels.sh

@@ -83,7 +83,7 @@ def room_of(path):
     if folder == "daemon":
         return ROOM_OF_FILE.get(f"daemon/{stem}", f"daemon/{stem.split('_')[0]}")
     if folder == "client" and len(path.parts) > 2:
-        is_check = path.parts[1] == "bench" and stem in ("check", "check_format")
+        is_check = path.parts[1] == "bench" and stem in ("check", "check_delayed", "check_format")
         return "client/check" if is_check else f"client/{path.parts[1]}"
     return folder
 

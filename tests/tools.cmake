@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of f8bench's and f8ctl's rooms that need no daemon.
 f8_add_test(test_check LABEL tools SOURCES test_check.c LIBS f8bench_check)
+f8_add_test(test_check_delayed LABEL tools SOURCES test_check_delayed.c LIBS f8bench_check
+    ENVIRONMENT VECTORS=${CMAKE_CURRENT_SOURCE_DIR}/vectors)
 f8_add_test(test_safetensors LABEL tools SOURCES test_safetensors.c LIBS f8bench_model)
 f8_add_test(test_model LABEL tools SOURCES test_model.c LIBS f8bench_model)
 f8_add_test(test_source LABEL tools SOURCES test_source.c LIBS f8bench_source)
+f8_add_test(test_layout LABEL tools SOURCES test_layout.c LIBS f8bench_layout)
 
 # f8ctl as a whole program, against the fake daemon.
 foreach(suite test_ctl test_ctl_history test_ctl_transfer)

@@ -33,9 +33,9 @@ void checker_free(struct checker *checker)
     free(checker);
 }
 
-static bool is_float8(const struct check_spec *spec)
+bool check_is_float8(const struct check_spec *spec)
 {
-    return spec->flavour == F8_DYNAMIC || spec->flavour == F8_STATIC;
+    return spec->flavour == F8_DYNAMIC || spec->flavour == F8_DELAYED || spec->flavour == F8_STATIC;
 }
 
 static uint32_t source_size(const struct check_spec *spec)
@@ -45,7 +45,7 @@ static uint32_t source_size(const struct check_spec *spec)
 
 uint32_t check_element_size(const struct check_spec *spec)
 {
-    if (is_float8(spec)) {
+    if (check_is_float8(spec)) {
         return 1;
     }
     return spec->flavour == F8_RAW_BF16 ? 2 : source_size(spec);
@@ -71,6 +71,13 @@ __attribute__((format(printf, 2, 3))) static void report(
     va_end(args);
 }
 
+/* A row of the source. */
+static const void *source_row(const struct check_spec *spec, uint64_t row)
+{
+    uint64_t stride = spec->stride > 0 ? spec->stride : spec->cols;
+    return (const uint8_t *)spec->source + row * stride * source_size(spec);
+}
+
 static float expected_scale(const struct check_spec *spec)
 {
     float amax;
@@ -78,7 +85,12 @@ static float expected_scale(const struct check_spec *spec)
     if (spec->flavour == F8_STATIC) {
         return spec->static_scale;
     }
-    amax = check_amax(spec->dtype, spec->source, spec->rows * spec->cols);
+    if (spec->flavour == F8_DELAYED) {
+        return spec->delayed->scale;
+    }
+    amax = spec->amax_whole != NULL
+               ? check_amax(spec->dtype, spec->amax_whole, spec->amax_count)
+               : check_amax(spec->dtype, spec->source, spec->rows * spec->cols);
     return check_scale(amax, spec->dtype, spec->format, spec->precomputed, spec->power_of_two);
 }
 
@@ -126,37 +138,48 @@ static void compare_code(const struct check_spec *spec, uint64_t index, uint8_t 
 static void compare_float8(struct checker *checker, const struct check_spec *spec, float scale,
     const uint8_t *got, struct check_result *result)
 {
-    uint64_t count = spec->rows * spec->cols;
+    bool searched = spec->dtype != F8_F32;
 
-    if (spec->dtype == F8_F32) {
-        for (uint64_t i = 0; i < count; i++) {
-            float y = check_load(spec->dtype, spec->source, i) * scale;
-            compare_code(spec, i, check_encode(spec->format, y), got[i], result);
+    if (searched) {
+        fill_codes(checker, spec, scale);
+    }
+    for (uint64_t row = 0; row < spec->rows; row++) {
+        const void *source = source_row(spec, row);
+        for (uint64_t col = 0; col < spec->cols; col++) {
+            uint64_t i = row * spec->cols + col;
+            uint8_t expected =
+                searched ? checker->codes[((const uint16_t *)source)[col]]
+                         : check_encode(spec->format, check_load(spec->dtype, source, col) * scale);
+            compare_code(spec, i, expected, got[i], result);
         }
+    }
+}
+
+static void compare_raw_row(
+    const struct check_spec *spec, uint64_t row, const uint8_t *got, struct check_result *result)
+{
+    const uint8_t *source = source_row(spec, row);
+    uint64_t size = spec->cols * source_size(spec);
+    uint64_t begin = row * size;
+
+    if (memcmp(source, got + begin, size) == 0) {
         return;
     }
-    fill_codes(checker, spec, scale);
-    for (uint64_t i = 0; i < count; i++) {
-        uint16_t pattern = ((const uint16_t *)spec->source)[i];
-        compare_code(spec, i, checker->codes[pattern], got[i], result);
+    for (uint64_t i = 0; i < size; i++) {
+        if (source[i] != got[begin + i]) {
+            report(result,
+                "weight %s: element %" PRIu64 ", byte %" PRIu64 ": expected 0x%02x, got 0x%02x",
+                spec->name, (begin + i) / source_size(spec), i % source_size(spec), source[i],
+                got[begin + i]);
+        }
     }
 }
 
 static void compare_raw(
     const struct check_spec *spec, const uint8_t *got, struct check_result *result)
 {
-    const uint8_t *source = spec->source;
-    uint64_t size = spec->rows * spec->cols * source_size(spec);
-
-    if (memcmp(source, got, size) == 0) {
-        return;
-    }
-    for (uint64_t i = 0; i < size; i++) {
-        if (source[i] != got[i]) {
-            report(result,
-                "weight %s: element %" PRIu64 ", byte %" PRIu64 ": expected 0x%02x, got 0x%02x",
-                spec->name, i / source_size(spec), i % source_size(spec), source[i], got[i]);
-        }
+    for (uint64_t row = 0; row < spec->rows; row++) {
+        compare_raw_row(spec, row, got, result);
     }
 }
 
@@ -182,12 +205,12 @@ static uint16_t nearest_bf16(float x)
 static void compare_bf16(
     const struct check_spec *spec, const uint8_t *data, struct check_result *result)
 {
-    const float *source = spec->source;
     const uint16_t *got = (const uint16_t *)(const void *)data;
 
     for (uint64_t i = 0; i < spec->rows * spec->cols; i++) {
-        uint16_t expected = nearest_bf16(source[i]);
-        if (isnan(source[i]) ? !isnan(check_load(F8_BF16, got, i)) : expected != got[i]) {
+        float source = check_load(F8_F32, source_row(spec, i / spec->cols), i % spec->cols);
+        uint16_t expected = nearest_bf16(source);
+        if (isnan(source) ? !isnan(check_load(F8_BF16, got, i)) : expected != got[i]) {
             report(result, "weight %s: element %" PRIu64 ": expected bf16 0x%04x, got 0x%04x",
                 spec->name, i, expected, got[i]);
         }
@@ -216,7 +239,7 @@ void checker_compare(struct checker *checker, const struct check_spec *spec,
             size, got->size);
         return;
     }
-    if (is_float8(spec)) {
+    if (check_is_float8(spec)) {
         float scale = expected_scale(spec);
         compare_scale(spec, scale, got->scale, result);
         compare_float8(checker, spec, scale, got->data, result);

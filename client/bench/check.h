@@ -31,19 +31,45 @@ float check_amax(enum f8_dtype dtype, const void *source, uint64_t count);
 float check_scale(
     float amax, enum f8_dtype dtype, enum f8_format format, bool precomputed, bool power_of_two);
 
-/* A gathered weight as it must be: the full weight and how it was asked to be gathered. */
+/* The scaling state of a delayed weight as it must be. */
+struct check_delayed {
+    bool seeded;
+    float scale;
+    float amax; /* of the last gather */
+    enum f8_dtype dtype;
+    enum f8_format format;
+    bool power_of_two;
+    enum f8_history algorithm;
+    uint32_t length;
+    float history[]; /* newest first; zeros where there is none yet */
+};
+
+/* A state before the first gather, to be ended with free(); NULL if memory is out. */
+struct check_delayed *check_delayed_new(enum f8_dtype dtype, enum f8_format format,
+    bool power_of_two, enum f8_history algorithm, uint32_t length);
+
+/* The weight is gathered, and this is its amax: of all that its amax group gathers of it. */
+void check_delayed_gather(struct check_delayed *delayed, float amax);
+void check_delayed_sync(struct check_delayed *delayed);
+
+/* A gathered weight as it must be: what it was made from, and how it was asked to be gathered. */
 struct check_spec {
     const char *name;   /* borrowed: from the model */
-    const void *source; /* borrowed: the full weight, rows x cols elements of dtype */
+    const void *source; /* borrowed: what is gathered, rows x cols elements of dtype */
     uint64_t rows;
     uint64_t cols;
+    uint64_t stride;        /* elements from a row of the source to the next; 0: cols */
+    const void *amax_whole; /* borrowed: amax_count elements, of which the source is a part and the
+                               amax is taken; NULL: the source, without gaps */
+    uint64_t amax_count;
     uint32_t world_size;
     enum f8_dtype dtype;
     enum f8_flavour flavour;
     enum f8_format format;
     bool power_of_two;
     bool precomputed;
-    float static_scale; /* F8_STATIC */
+    float static_scale;                  /* F8_STATIC */
+    const struct check_delayed *delayed; /* F8_DELAYED; borrowed: from the rank */
 };
 
 /* A gathered weight as it is. */
@@ -70,6 +96,9 @@ void checker_free(struct checker *checker);
 /* Compares scale, every element and the padding; adds what it finds to *result. */
 void checker_compare(struct checker *checker, const struct check_spec *spec,
     const struct check_got *got, struct check_result *result);
+
+/* Whether it is gathered as float8, and so has a scale. */
+bool check_is_float8(const struct check_spec *spec);
 
 /* Bytes of one gathered element, and of the padding rows at the end of the gathered weight. */
 uint32_t check_element_size(const struct check_spec *spec);

@@ -5,6 +5,7 @@
  */
 #include "daemon.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <libgen.h>
@@ -79,7 +80,7 @@ __attribute__((noreturn)) static void become(
     sigprocmask(SIG_SETMASK, &none, NULL);
     dup2(daemon->log_fd, STDOUT_FILENO);
     dup2(daemon->log_fd, STDERR_FILENO);
-    /* It ends with its run: no scaling state is to be left for another daemon. */
+    /* Nobody continues the scaling states of a run: they go with its groups. */
     execl(program, program, "--socket", daemon->socket, "--linger", "0", (char *)NULL);
     fprintf(stderr, "cannot run %s: %s\n", program, strerror(errno));
     _exit(127);
@@ -212,6 +213,26 @@ static int end_process(struct daemon *daemon, struct bench_error *error)
     return result;
 }
 
+/* What is there still if it was killed: the socket, and states that its groups had. */
+static void remove_leftovers(const char *socket_path)
+{
+    char path[sizeof(((struct daemon *)NULL)->socket) + sizeof(".state")];
+    const struct dirent *entry;
+    DIR *states;
+
+    unlink(socket_path);
+    snprintf(path, sizeof(path), "%s.state", socket_path);
+    states = opendir(path);
+    if (states == NULL) {
+        return;
+    }
+    while ((entry = readdir(states)) != NULL) {
+        unlinkat(dirfd(states), entry->d_name, 0); /* not the folder and its parent */
+    }
+    closedir(states);
+    rmdir(path);
+}
+
 int daemon_stop(struct daemon *daemon, struct bench_error *error)
 {
     int result = daemon->pid > 0 ? end_process(daemon, error) : 0;
@@ -223,7 +244,7 @@ int daemon_stop(struct daemon *daemon, struct bench_error *error)
         close(daemon->log_fd);
     }
     if (daemon->socket[0] != '\0') {
-        unlink(daemon->socket); /* there still if it was killed */
+        remove_leftovers(daemon->socket);
     }
     *daemon = (struct daemon)DAEMON_NONE;
     return result;

@@ -29,14 +29,12 @@ static int load_files(const struct options *options, const struct model_options 
     return model_from_files(files, options->num_weights, how, model, error);
 }
 
-static int report(
-    const struct options *options, const struct model *model, const struct outcome *outcome)
+static int report(const struct options *options, const struct model *model,
+    const struct outcome *outcome, const struct summary *summary)
 {
-    struct summary summary;
     struct report what = {
-        .options = options, .model = model, .outcome = outcome, .summary = &summary};
+        .options = options, .model = model, .outcome = outcome, .summary = summary};
 
-    summary_make(options, model, outcome, &summary);
     if (options->json) {
         if (report_json(&what) != 0) {
             fprintf(stderr, "f8bench: cannot write the report: out of memory or disk\n");
@@ -51,7 +49,7 @@ static int report(
     if (outcome->interrupted) {
         return 130;
     }
-    return summary.ok ? 0 : 1;
+    return summary->ok ? 0 : 1;
 }
 
 static int run(const struct options *options)
@@ -61,6 +59,7 @@ static int run(const struct options *options)
     struct safetensors_file files[OPTIONS_MAX_FILES] = {{0}};
     struct model model = {0};
     struct outcome outcome = {0};
+    struct summary summary = {0};
     struct bench_error error;
     int status = 1;
     int result = options->num_weights > 0 ? load_files(options, &how, files, &model, &error)
@@ -68,7 +67,8 @@ static int run(const struct options *options)
 
     if (result == 0) {
         run_bench(options, &model, &outcome);
-        status = report(options, &model, &outcome);
+        summary_make(options, &model, &outcome, &summary);
+        status = report(options, &model, &outcome, &summary);
     } else {
         if (options->num_weights == 0) {
             fprintf(stderr, "f8bench: --model %s: %s\n", options->model, error.text);
@@ -77,6 +77,7 @@ static int run(const struct options *options)
             fprintf(stderr, "f8bench: %s\n", error.text);
         }
     }
+    summary_done(&summary);
     run_outcome_done(&outcome);
     model_done(&model);
     for (uint32_t i = 0; i < options->num_weights; i++) {

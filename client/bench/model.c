@@ -127,6 +127,21 @@ uint64_t model_elements(const struct model_weight *weight)
     return weight->shape[0] * model_cols(weight);
 }
 
+struct model_part model_whole(const struct model_weight *weight)
+{
+    return (struct model_part){.num_rows = weight->shape[0], .num_cols = model_cols(weight)};
+}
+
+uint64_t model_part_size(const struct model_part *part)
+{
+    return part->num_rows * part->num_cols;
+}
+
+bool model_is_float8(const struct model_weight *weight)
+{
+    return weight->flavour != F8_RAW && weight->flavour != F8_RAW_BF16;
+}
+
 uint32_t model_source_size(const struct model_weight *weight)
 {
     return weight->dtype == F8_F32 ? 4 : 2;

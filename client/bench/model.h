@@ -6,6 +6,7 @@
 #ifndef F8BENCH_MODEL_H
 #define F8BENCH_MODEL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "client/bench/error.h"
@@ -25,6 +26,14 @@ struct model_bucket {
     char *name; /* owned */
     uint32_t first;
     uint32_t count;
+};
+
+/* A rectangle of a weight: rows of dimension 0, and elements of each row. */
+struct model_part {
+    uint64_t first_row;
+    uint64_t num_rows;
+    uint64_t first_col;
+    uint64_t num_cols;
 };
 
 /* Zero-initialise; model_done frees, also half-built. */
@@ -65,6 +74,13 @@ const char *model_builtin_name(uint32_t i);
 uint64_t model_cols(const struct model_weight *weight);
 uint64_t model_elements(const struct model_weight *weight);
 uint32_t model_source_size(const struct model_weight *weight);
+
+/* All of a weight, and the elements of a part. */
+struct model_part model_whole(const struct model_weight *weight);
+uint64_t model_part_size(const struct model_part *part);
+
+/* Whether it is gathered as float8, and so has a scale. */
+bool model_is_float8(const struct model_weight *weight);
 
 /* Bytes of a gathered element. */
 uint32_t model_wire_size(const struct model_weight *weight);

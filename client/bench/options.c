@@ -20,13 +20,19 @@
     X(WEIGHTS, "weights", "FILE", "gather the tensors of a safetensors file; may be repeated")     \
     X(MODEL, "model", "NAME", "random weights of a model's true shapes (default llama3-8b-block)") \
     X(BLOCKS, "blocks", "N", "blocks of the model (default: 1, or all of a small model)")          \
-    X(RANKS, "ranks", "N", "processes, 1 to 256 (default 4)")                                      \
+    X(RANKS, "ranks", "N", "processes of a job, 1 to 256 (default 4)")                             \
+    X(MESH, "mesh", "dp=D,tp=T", "D x T ranks: each weight cut over T, gathered by groups of D")   \
+    X(HSDP, "hsdp", "R", "ranks in R groups that hold the full weights each")                      \
+    X(JOBS, "jobs", "N", "so many jobs at once, each with its own ranks and weights (default 1)")  \
     X(STEPS, "steps", "N", "steps (default 5)")                                                    \
     X(SEED, "seed", "N", "of random weights, changes, and plants (default 1)")                     \
-    X(FLAVOUR, "flavour", "NAME", "dynamic or static scales of the 2-D weights (default dynamic)") \
+    X(FLAVOUR, "flavour", "NAME", "scales of 2-D weights: dynamic, delayed or static (dynamic)")   \
+    X(HISTORY, "history", "N", "syncs that a delayed scale follows from, 1 to 1024 (default 16)")  \
+    X(HISTORY_ALGORITHM, "history-algorithm", "NAME", "max or most-recent of them (default max)")  \
     X(FP8, "fp8", "NAME", "e4m3fn or e5m2 (default e4m3fn)")                                       \
     X(DTYPE, "dtype", "NAME", "float32, bfloat16 or float16, of a --model (default bfloat16)")     \
-    X(POWER_OF_TWO, "power-of-two", NULL, "round dynamic scales down to powers of two")            \
+    X(POWER_OF_TWO, "power-of-two", NULL,                                                          \
+        "round dynamic and delayed scales down to powers of two")                                  \
     X(SLOTS, "slots", "N", "buckets share N places, at least 2 (default 0: each has its own)")     \
     X(NO_PRECOMPUTE, "no-precompute", NULL, "compute dynamic scales inside the gathers")           \
     X(PRE_GATHER, "pre-gather", NULL, "announce each gather with f8_pre_gather")                   \
@@ -38,6 +44,9 @@
     X(JSON, "json", NULL, "print one JSON object")                                                 \
     X(HELP, "help", NULL, "print this")                                                            \
     X(VERSION, "version", NULL, "print the version")
+
+#define MAX_RANKS 256
+#define MAX_JOBS  64
 
 enum option_id {
     OPTION_BASE = 256, /* above all characters, which getopt returns too */
@@ -60,7 +69,10 @@ struct word {
     int value;
 };
 
-static const struct word flavours[] = {{"dynamic", F8_DYNAMIC}, {"static", F8_STATIC}, {NULL, 0}};
+static const struct word flavours[] = {
+    {"dynamic", F8_DYNAMIC}, {"delayed", F8_DELAYED}, {"static", F8_STATIC}, {NULL, 0}};
+static const struct word histories[] = {
+    {"max", F8_HISTORY_MAX}, {"most-recent", F8_HISTORY_MOST_RECENT}, {NULL, 0}};
 static const struct word formats[] = {{"e4m3fn", F8_E4M3FN}, {"e5m2", F8_E5M2}, {NULL, 0}};
 static const struct word dtypes[] = {
     {"float32", F8_F32}, {"bfloat16", F8_BF16}, {"float16", F8_F16}, {NULL, 0}};
@@ -88,7 +100,7 @@ static void print_help(void)
         char flag[64];
         snprintf(flag, sizeof(flag), "--%s%s%s", rows[i].flag, rows[i].value ? " " : "",
             rows[i].value ? rows[i].value : "");
-        printf("  %-20s %s\n", flag, rows[i].help);
+        printf("  %-24s %s\n", flag, rows[i].help);
     }
     printf("\nModels:");
     for (uint32_t i = 0; model_builtin_name(i) != NULL; i++) {
@@ -157,12 +169,57 @@ static int add_file(const char *path, struct options *options)
     return 0;
 }
 
-/* The options that have a value. */
-static int take_value(int id, const char *text, struct options *options)
+/* "dp=D,tp=T" */
+static int mesh(const char *text, struct options *options)
+{
+    unsigned dp = 0;
+    unsigned tp = 0;
+    int end = 0;
+    bool read = sscanf(text, "dp=%4u,tp=%4u%n", &dp, &tp, &end) == 2 && text[end] == '\0';
+
+    if (!read || dp == 0 || tp == 0 || dp * tp > MAX_RANKS) {
+        fprintf(stderr, "f8bench: --mesh %s: must be dp=D,tp=T with D x T ranks, 1 to %d of them\n",
+            text, MAX_RANKS);
+        return -1;
+    }
+    options->dp = dp;
+    options->tp = tp;
+    return 0;
+}
+
+/* The values that are one of some words. */
+static int take_word(int id, const char *text, struct options *options)
 {
     int value = 0;
     int result = 0;
 
+    switch (id) {
+    case OPTION_FLAVOUR:
+        result = word(id, text, flavours, &value);
+        options->flavour = (enum f8_flavour)value;
+        return result;
+    case OPTION_HISTORY_ALGORITHM:
+        result = word(id, text, histories, &value);
+        options->history = (enum f8_history)value;
+        return result;
+    case OPTION_FP8:
+        result = word(id, text, formats, &value);
+        options->format = (enum f8_format)value;
+        return result;
+    case OPTION_DTYPE:
+        result = word(id, text, dtypes, &value);
+        options->dtype = (enum f8_dtype)value;
+        return result;
+    default: /* OPTION_PLANT */
+        result = word(id, text, plants, &value);
+        options->plant = (enum plant)value;
+        return result;
+    }
+}
+
+/* The options that have a value. */
+static int take_value(int id, const char *text, struct options *options)
+{
     switch (id) {
     case OPTION_WEIGHTS:
         return add_file(text, options);
@@ -178,7 +235,7 @@ static int take_value(int id, const char *text, struct options *options)
     case OPTION_BLOCKS:
         return number32(id, text, 1, 10000, &options->blocks);
     case OPTION_RANKS:
-        return number32(id, text, 1, 256, &options->ranks);
+        return number32(id, text, 1, MAX_RANKS, &options->ranks);
     case OPTION_STEPS:
         return number32(id, text, 1, 1000000, &options->steps);
     case OPTION_SEED:
@@ -187,22 +244,16 @@ static int take_value(int id, const char *text, struct options *options)
         return number32(id, text, 0, 1000, &options->slots);
     case OPTION_CHECK:
         return number32(id, text, 1, 1000000, &options->check_every);
-    case OPTION_FLAVOUR:
-        result = word(id, text, flavours, &value);
-        options->flavour = (enum f8_flavour)value;
-        return result;
-    case OPTION_FP8:
-        result = word(id, text, formats, &value);
-        options->format = (enum f8_format)value;
-        return result;
-    case OPTION_DTYPE:
-        result = word(id, text, dtypes, &value);
-        options->dtype = (enum f8_dtype)value;
-        return result;
-    default: /* OPTION_PLANT */
-        result = word(id, text, plants, &value);
-        options->plant = (enum plant)value;
-        return result;
+    case OPTION_MESH:
+        return mesh(text, options);
+    case OPTION_HSDP:
+        return number32(id, text, 1, MAX_RANKS, &options->hsdp);
+    case OPTION_JOBS:
+        return number32(id, text, 1, MAX_JOBS, &options->jobs);
+    case OPTION_HISTORY:
+        return number32(id, text, 1, 1024, &options->history_length);
+    default:
+        return take_word(id, text, options);
     }
 }
 
@@ -257,9 +308,55 @@ static int check_together(const struct options *options)
     return 0;
 }
 
+/* How the ranks stand to each other; ranks is 0 where it was not given. */
+static int arrange_ranks(struct options *options)
+{
+    uint32_t mesh_ranks = options->dp * options->tp;
+
+    if (mesh_ranks > 0 && options->hsdp > 1) {
+        fprintf(stderr, "f8bench: --hsdp %u: cannot go with --mesh dp=%u,tp=%u\n", options->hsdp,
+            options->dp, options->tp);
+        return -1;
+    }
+    if (mesh_ranks > 0 && options->ranks > 0 && options->ranks != mesh_ranks) {
+        fprintf(stderr, "f8bench: --ranks %u: --mesh dp=%u,tp=%u has %u\n", options->ranks,
+            options->dp, options->tp, mesh_ranks);
+        return -1;
+    }
+    if (options->ranks == 0) {
+        options->ranks = mesh_ranks > 0 ? mesh_ranks : 4;
+    }
+    if (options->ranks % options->hsdp != 0) {
+        fprintf(stderr, "f8bench: --hsdp %u: %u ranks are not as many in each group\n",
+            options->hsdp, options->ranks);
+        return -1;
+    }
+    return 0;
+}
+
+static int arrange_history(struct options *options)
+{
+    if (options->flavour != F8_DELAYED && options->history_length > 0) {
+        fprintf(stderr, "f8bench: --history %u: only --flavour delayed has one\n",
+            options->history_length);
+        return -1;
+    }
+    if (options->flavour != F8_DELAYED && options->history != F8_HISTORY_MAX) {
+        fprintf(
+            stderr, "f8bench: --history-algorithm most-recent: only --flavour delayed has one\n");
+        return -1;
+    }
+    if (options->history_length == 0) {
+        options->history_length = 16;
+    }
+    return 0;
+}
+
 int options_parse(int argc, char **argv, struct options *ret_options)
 {
-    struct options options = {.ranks = 4,
+    struct options options = {.tp = 1,
+        .hsdp = 1,
+        .jobs = 1,
         .steps = 5,
         .seed = 1,
         .flavour = F8_DYNAMIC,
@@ -285,13 +382,14 @@ int options_parse(int argc, char **argv, struct options *ret_options)
         fprintf(stderr, "f8bench: %s: arguments must be flags\n", argv[optind]);
         return -1;
     }
-    if (check_together(&options) != 0) {
+    if (check_together(&options) != 0 || arrange_ranks(&options) != 0 ||
+        arrange_history(&options) != 0) {
         return -1;
     }
     if (options.model == NULL) {
         options.model = "llama3-8b-block";
     }
-    if (options.flavour == F8_STATIC) {
+    if (options.flavour != F8_DYNAMIC) {
         options.precompute = false; /* there is nothing to compute */
     }
     *ret_options = options;

@@ -24,10 +24,16 @@ struct options {
     const char *weights[OPTIONS_MAX_FILES]; /* safetensors files; if none: the model */
     uint32_t num_weights;
     uint32_t blocks; /* 0: the model's default */
-    uint32_t ranks;
+    uint32_t ranks;  /* of each job */
+    uint32_t dp;     /* 0: no mesh; else ranks are dp x tp */
+    uint32_t tp;     /* tensor parallel parts; 1 without a mesh */
+    uint32_t hsdp;   /* groups of replicas; 1: no replicas */
+    uint32_t jobs;
     uint32_t steps;
     uint64_t seed;
     enum f8_flavour flavour;
+    uint32_t history_length; /* F8_DELAYED; */
+    enum f8_history history;
     enum f8_format format;
     enum f8_dtype dtype;
     uint32_t slots;       /* 0: every bucket has its own place */

@@ -1,22 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of one rank process: connects, registers its shards, and in each step changes them,
- * precomputes, and gathers every bucket ahead by one, timing each part. Single-threaded; started by
- * run.c's fork. All ranks run the same code in the same order; barriers keep checks and changes
- * apart, and the timed parts begin together.
+ * The life of one rank process: in each step it changes its shards, precomputes, gathers every
+ * bucket ahead by one, and syncs, timing each part. Single-threaded; started by run.c's fork. All
+ * ranks of a job run the same code in the same order; barriers keep checks and changes apart, and
+ * the timed parts begin together.
  */
 #include "rank.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
-
-#include "proto/protocol.h"
-
-/* Shards begin at multiples of this in the region. */
-#define ALIGNMENT 64
 
 int rank_fail(struct rank *rank, int status, const char *doing, const char *what)
 {
@@ -30,208 +23,18 @@ int rank_no_memory(struct rank *rank, const char *what)
     return bench_fail(&rank->result->error, "out of memory for %s", what);
 }
 
-uint64_t rank_first_row(const struct rank *rank, uint32_t weight)
+void rank_barrier(struct rank *rank)
 {
-    uint64_t rows = rank->run->model->weights[weight].shape[0];
-    return f8_proto_shard_begin(rows, rank->run->options->ranks, rank->rank);
-}
-
-uint64_t rank_num_rows(const struct rank *rank, uint32_t weight)
-{
-    uint64_t rows = rank->run->model->weights[weight].shape[0];
-    return f8_proto_shard_rows(rows, rank->run->options->ranks, rank->rank);
-}
-
-static uint64_t row_bytes(const struct model_weight *weight)
-{
-    return model_cols(weight) * model_source_size(weight);
-}
-
-/* Copies this rank's rows from the full weight to where the daemon reads them. */
-static void publish(struct rank *rank, uint32_t weight)
-{
-    uint64_t row = row_bytes(&rank->run->model->weights[weight]);
-    uint64_t size = rank_num_rows(rank, weight) * row;
-
-    if (size > 0) {
-        const uint8_t *full = source_weight(rank->run->source, weight);
-        memcpy(
-            rank->shards + rank->offsets[weight], full + rank_first_row(rank, weight) * row, size);
-    }
-}
-
-static uint64_t gathered_bytes(const struct model *model)
-{
-    uint64_t bytes = 0;
-
-    for (uint32_t i = 0; i < model->num_weights; i++) {
-        bytes += model_elements(&model->weights[i]) * model_wire_size(&model->weights[i]);
-    }
-    return bytes;
-}
-
-/*
- * This rank's part of a plain copy that reads and writes as many bytes as a gather of everything:
- * from its own part of the full weights, to memory that it has touched before.
- */
-static int prepare_copy(struct rank *rank)
-{
-    const struct run *run = rank->run;
-    uint64_t ranks = run->options->ranks;
-    uint64_t size = (run->source->bytes + gathered_bytes(run->model)) / 2 / ranks;
-    uint64_t most = run->source->size / ranks;
-
-    rank->copy_size = size < most ? size : most;
-    rank->result->copied = rank->copy_size;
-    rank->copy =
-        mmap(NULL, rank->copy_size + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (rank->copy == MAP_FAILED) {
-        rank->copy = NULL;
-        return rank_no_memory(rank, "the plain copy");
-    }
-    madvise(rank->copy, rank->copy_size + 1, MADV_HUGEPAGE); /* as good as the kernel has it */
-    memset(rank->copy, 0xff, rank->copy_size);
-    return 0;
-}
-
-static int prepare(struct rank *rank)
-{
-    uint32_t num_weights = rank->run->model->num_weights;
-
-    rank->offsets = calloc(num_weights, sizeof(*rank->offsets));
-    rank->views = calloc(num_weights, sizeof(*rank->views));
-    rank->checker = checker_new();
-    if (rank->offsets == NULL || rank->views == NULL || rank->checker == NULL) {
-        return rank_no_memory(rank, "the lists of a rank");
-    }
-    return prepare_copy(rank);
-}
-
-static int join(struct rank *rank)
-{
-    const struct run *run = rank->run;
-    struct f8_connect_options options = {.socket = run->socket, .job = run->job};
-    int status = f8_connect(&options, &rank->client);
-
-    if (status != F8_OK) {
-        return rank_fail(rank, status, "connect to", run->socket);
-    }
-    status = f8_group_join(rank->client, "dp", rank->rank, run->options->ranks, &rank->group);
-    return status == F8_OK ? 0 : rank_fail(rank, status, "join", "group dp");
-}
-
-/* Allocates the region, and fills the shards in the full weights and in it. */
-static int fill(struct rank *rank)
-{
-    const struct run *run = rank->run;
-    uint64_t size = 0;
-    void *address = NULL;
-    int status = F8_OK;
-
-    for (uint32_t i = 0; i < run->model->num_weights; i++) {
-        uint64_t bytes = rank_num_rows(rank, i) * row_bytes(&run->model->weights[i]);
-        rank->offsets[i] = size;
-        size += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    }
-    if (size > 0) {
-        status = f8_region_alloc(rank->client, size, &rank->region, &address);
-    }
-    if (status != F8_OK) {
-        return rank_fail(rank, status, "allocate", "the region of the shards");
-    }
-    rank->shards = address;
-    for (uint32_t i = 0; i < run->model->num_weights; i++) {
-        source_fill(run->source, i, rank_first_row(rank, i), rank_num_rows(rank, i));
-        publish(rank, i);
-    }
-    shared_barrier(run->shared);
-    rank_static_scales(rank);
-    shared_barrier(run->shared);
-    return 0;
-}
-
-static void describe(const struct rank *rank, uint32_t weight, struct f8_weight_desc *desc)
-{
-    const struct run *run = rank->run;
-    const struct model_weight *what = &run->model->weights[weight];
-
-    *desc = (struct f8_weight_desc){.name = what->name,
-        .ndim = what->ndim,
-        .dtype = what->dtype,
-        .flavour = what->flavour,
-        .format = run->options->format,
-        .power_of_two = run->options->power_of_two && what->flavour == F8_DYNAMIC,
-        .static_scale = run->shared->static_scales[weight],
-        .region = rank_num_rows(rank, weight) > 0 ? rank->region : NULL,
-        .offset = rank->offsets[weight]};
-    memcpy(desc->shape, what->shape, sizeof(desc->shape));
-}
-
-static int register_lists(
-    struct rank *rank, struct f8_weight_desc *weights, struct f8_bucket_desc *buckets)
-{
-    const struct model *model = rank->run->model;
-    int status;
-
-    for (uint32_t i = 0; i < model->num_weights; i++) {
-        describe(rank, i, &weights[i]);
-    }
-    for (uint32_t i = 0; i < model->num_buckets; i++) {
-        buckets[i] = (struct f8_bucket_desc){.name = model->buckets[i].name,
-            .first = model->buckets[i].first,
-            .count = model->buckets[i].count,
-            .shared = rank->run->options->slots > 0};
-    }
-    status = f8_register(rank->group, weights, model->num_weights, buckets, model->num_buckets);
-    return status == F8_OK ? 0 : rank_fail(rank, status, "register", "the weights");
-}
-
-static int register_all(struct rank *rank)
-{
-    const struct model *model = rank->run->model;
-    struct f8_weight_desc *weights = calloc(model->num_weights, sizeof(*weights));
-    struct f8_bucket_desc *buckets = calloc(model->num_buckets, sizeof(*buckets));
-    int result = weights != NULL && buckets != NULL ? register_lists(rank, weights, buckets)
-                                                    : rank_no_memory(rank, "the lists of weights");
-
-    free(weights);
-    free(buckets);
-    return result;
-}
-
-static int seal(struct rank *rank)
-{
-    struct f8_seal_options options = {.slots = rank->run->options->slots};
-    int status = f8_seal(rank->group, &options);
-
-    return status == F8_OK ? 0 : rank_fail(rank, status, "seal", "group dp");
-}
-
-static int rank_open(struct rank *rank)
-{
-    if (prepare(rank) != 0 || join(rank) != 0 || fill(rank) != 0 || register_all(rank) != 0) {
-        return -1;
-    }
-    return seal(rank);
-}
-
-static void rank_close(struct rank *rank)
-{
-    f8_close(rank->client);
-    if (rank->copy != NULL) {
-        munmap(rank->copy, rank->copy_size + 1);
-    }
-    checker_free(rank->checker);
-    free(rank->views);
-    free(rank->offsets);
+    shared_barrier(rank->run->shared, rank->run->index);
 }
 
 /* The time of this step that begins now; timed() ends it. */
 static void timed(struct rank *rank, uint32_t step, enum shared_time time, double begin)
 {
-    *shared_time_of(rank->run->shared, step, rank->rank, time) += shared_now() - begin;
+    *shared_time_of(rank->run->shared, step, rank->index, time) += shared_now() - begin;
 }
 
+/* What others have too is changed by one of them, and published by all. */
 static int change(struct rank *rank, uint32_t step)
 {
     const struct run *run = rank->run;
@@ -239,10 +42,19 @@ static int change(struct rank *rank, uint32_t step)
     int status;
 
     for (uint32_t i = 0; i < run->model->num_weights; i++) {
-        source_change(run->source, i, rank_first_row(rank, i), rank_num_rows(rank, i), step);
-        publish(rank, i);
+        struct model_part shard = rank_shard(rank, i);
+        if (layout_writes(run->options, &run->model->weights[i], &rank->place)) {
+            source_change(run->source, i, &shard, step);
+        }
     }
     timed(rank, step, TIME_CHANGE, begin);
+    rank_barrier(rank);
+    begin = shared_now();
+    for (uint32_t i = 0; i < run->model->num_weights; i++) {
+        rank_publish(rank, i);
+    }
+    timed(rank, step, TIME_CHANGE, begin);
+    rank_take_amaxes(rank);
     status = f8_changed(rank->group, 0, run->model->num_weights);
     return status == F8_OK ? 0 : rank_fail(rank, status, "announce", "changed weights");
 }
@@ -250,26 +62,45 @@ static int change(struct rank *rank, uint32_t step)
 static void measure_memcpy(struct rank *rank, uint32_t step)
 {
     struct shared *shared = rank->run->shared;
-    const uint8_t *from = rank->run->source->base + rank->rank * rank->copy_size;
+    const uint8_t *from = rank->run->source->base + rank->place.rank * rank->copy_size;
 
-    shared_barrier(shared);
-    *shared_time_of(shared, step, rank->rank, TIME_MEMCPY_BEGIN) = shared_now();
+    rank_barrier(rank);
+    *shared_time_of(shared, step, rank->index, TIME_MEMCPY_BEGIN) = shared_now();
     memcpy(rank->copy, from, rank->copy_size);
-    *shared_time_of(shared, step, rank->rank, TIME_MEMCPY_END) = shared_now();
-    shared_barrier(shared);
+    *shared_time_of(shared, step, rank->index, TIME_MEMCPY_END) = shared_now();
+    rank_barrier(rank);
+}
+
+/* Waits for a collective of the amax group that was asked for with this status. */
+static int await(struct rank *rank, int status, f8_ticket ticket)
+{
+    return status == F8_OK ? f8_wait(rank->amax_group, ticket, F8_FOREVER) : status;
 }
 
 static int precompute(struct rank *rank, uint32_t step)
 {
     double begin = shared_now();
-    f8_ticket ticket;
-    int status = f8_precompute(rank->group, F8_DEFAULT_DEADLINE, &ticket);
+    f8_ticket ticket = 0;
+    int status = f8_precompute(rank->amax_group, F8_DEFAULT_DEADLINE, &ticket);
 
-    if (status == F8_OK) {
-        status = f8_wait(rank->group, ticket, F8_FOREVER);
-    }
+    status = await(rank, status, ticket);
     timed(rank, step, TIME_PRECOMPUTE, begin);
     return status == F8_OK ? 0 : rank_fail(rank, status, "precompute", "the scales");
+}
+
+static int sync_scales(struct rank *rank, uint32_t step)
+{
+    double begin = shared_now();
+    f8_ticket ticket = 0;
+    int status = f8_sync(rank->amax_group, F8_DEFAULT_DEADLINE, &ticket);
+
+    status = await(rank, status, ticket);
+    timed(rank, step, TIME_SYNC, begin);
+    if (status != F8_OK) {
+        return rank_fail(rank, status, "sync", "the delayed scales");
+    }
+    rank_follow_sync(rank);
+    return 0;
 }
 
 static int send(struct rank *rank, uint32_t step, uint32_t bucket)
@@ -277,6 +108,7 @@ static int send(struct rank *rank, uint32_t step, uint32_t bucket)
     double begin = shared_now();
     int status = F8_OK;
 
+    rank->asked[bucket] = begin;
     if (rank->run->options->pre_gather) {
         status = f8_pre_gather(rank->group, bucket);
     }
@@ -301,6 +133,7 @@ static int wait_through(struct rank *rank, uint32_t step, uint32_t bucket, uint3
         if (status != F8_OK) {
             return rank_fail(rank, status, "gather", what->name);
         }
+        histogram_add(&rank->result->gather_times, shared_now() - rank->asked[*waited]);
     }
     return 0;
 }
@@ -316,17 +149,18 @@ static int release(struct rank *rank, uint32_t step, uint32_t bucket)
                : rank_fail(rank, status, "release", rank->run->model->buckets[bucket].name);
 }
 
-/* The ranks take turns; those that do not check wait, so that no memory changes under it. */
+/* The ranks of a gather group take turns; those that do not check wait, so that no memory changes
+ * under it. */
 static int check(struct rank *rank, uint32_t step, uint32_t bucket)
 {
-    bool mine = (bucket + step) % rank->run->options->ranks == rank->rank;
+    bool mine = (bucket + step) % layout_world_size(rank->run->options) == rank->place.shard;
     int result = 0;
 
-    shared_barrier(rank->run->shared);
+    rank_barrier(rank);
     if (mine) {
         result = rank_check_bucket(rank, step, bucket);
     }
-    shared_barrier(rank->run->shared);
+    rank_barrier(rank);
     return result;
 }
 
@@ -379,7 +213,7 @@ static int run_step(struct rank *rank, uint32_t step)
 {
     struct shared *shared = rank->run->shared;
 
-    shared_barrier(shared); /* nobody checks any more */
+    rank_barrier(rank); /* nobody checks any more */
     if (change(rank, step) != 0) {
         return -1;
     }
@@ -388,13 +222,15 @@ static int run_step(struct rank *rank, uint32_t step)
         if (precompute(rank, step) != 0) {
             return -1;
         }
-        shared_barrier(shared);
+        rank_barrier(rank);
     }
-    if (gather_counted(rank, step) != 0) {
+    rank_follow_gathers(rank);
+    if (gather_counted(rank, step) != 0 ||
+        (rank->run->options->flavour == F8_DELAYED && sync_scales(rank, step) != 0)) {
         return -1;
     }
-    if (rank->rank == 0) {
-        atomic_store(&shared->steps_done, step + 1);
+    if (rank->place.rank == 0) {
+        atomic_fetch_add(&shared->steps_done, 1);
         shared_tell(shared);
     }
     return 0;
@@ -412,13 +248,41 @@ static void await_go(struct rank *rank)
     }
 }
 
-int rank_main(const struct run *run, uint32_t index)
+/* The library must have counted a sync in each step of a delayed run, and none otherwise. */
+static int check_syncs(struct rank *rank)
 {
-    struct rank rank = {.run = run, .rank = index, .result = &run->shared->ranks[index]};
+    const struct options *options = rank->run->options;
+    uint64_t expected = options->flavour == F8_DELAYED ? options->steps : 0;
+    int status = f8_syncs(rank->amax_group, &rank->result->syncs);
+
+    if (status != F8_OK) {
+        return rank_fail(rank, status, "count", "the syncs");
+    }
+    if (rank->result->syncs != expected) {
+        rank->result->status = F8_EINTERNAL;
+        return bench_fail(&rank->result->error, "f8_syncs says %llu after %llu syncs",
+            (unsigned long long)rank->result->syncs, (unsigned long long)expected);
+    }
+    return 0;
+}
+
+int rank_main(const struct run *run, uint32_t number)
+{
+    uint32_t index = run->index * run->options->ranks + number;
+    struct rank rank = {.run = run,
+        .place = layout_place(run->options, number),
+        .index = index,
+        .result = &run->shared->ranks[index]};
     int result = rank_open(&rank);
 
+    if (result == 0) {
+        shared_start(run->shared);
+    }
     for (uint32_t step = 0; result == 0 && step < run->options->steps; step++) {
         result = run_step(&rank, step);
+    }
+    if (result == 0) {
+        result = check_syncs(&rank);
     }
     if (result == 0) {
         await_go(&rank);

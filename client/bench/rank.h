@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One rank of a run: the trainer that f8bench stands in for. rank_main is the whole life of a
- * forked process; rank_check.c is the part of it that compares.
+ * forked process; rank_open.c is its beginning and end, rank_check.c the part of it that compares.
  */
 #ifndef F8BENCH_RANK_H
 #define F8BENCH_RANK_H
@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "client/bench/check.h"
+#include "client/bench/layout.h"
 #include "client/bench/model.h"
 #include "client/bench/options.h"
 #include "client/bench/shared.h"
@@ -20,16 +22,18 @@ struct plan {
     enum plant plant;
     uint32_t step;
     uint32_t weight;
+    uint32_t group; /* the gather group that finds it */
     uint64_t byte;
 };
 
-/* What all ranks of a run know. Made by the parent; read-only in the ranks. */
+/* What all ranks of a job know. Made by the parent; read-only in the ranks. */
 struct run {
     const struct options *options; /* borrowed: from main, like all pointers here */
     const struct model *model;
     const struct source *source;
     struct shared *shared;
     const char *socket;
+    uint32_t index; /* of the job */
     char job[64];
     struct plan plan;
 };
@@ -37,34 +41,61 @@ struct run {
 /* One rank's own things. */
 struct rank {
     const struct run *run; /* borrowed: from the parent */
-    uint32_t rank;
-    struct shared_rank *result; /* borrowed: from run->shared */
-    struct f8_client *client;   /* owned */
-    struct f8_group *group;     /* borrowed: from client */
-    struct f8_region *region;   /* borrowed: from client; NULL if all shards are empty */
-    uint8_t *shards;            /* borrowed: from client: the region's memory */
-    uint64_t *offsets;          /* owned: of each shard in it */
-    struct f8_view *views;      /* owned: by weight */
-    struct checker *checker;    /* owned */
-    void *copy;                 /* owned: where plain memcpy copies to */
+    struct place place;
+    uint32_t index; /* among the ranks of all jobs */
+    char group_name[64];
+    struct shared_rank *result;     /* borrowed: from run->shared */
+    struct f8_client *client;       /* owned */
+    struct f8_group *group;         /* borrowed: from client; it gathers */
+    struct f8_group *amax_group;    /* borrowed: from client; the same but on a mesh */
+    struct f8_region *region;       /* borrowed: from client; NULL if all shards are empty */
+    uint8_t *shards;                /* borrowed: from client: the region's memory */
+    uint64_t *offsets;              /* owned: of each shard in it */
+    struct f8_view *views;          /* owned: by weight */
+    double *asked;                  /* owned: by bucket: when its gather was asked for */
+    struct checker *checker;        /* owned */
+    struct check_delayed **delayed; /* owned, each too: by weight; NULL where it is not delayed */
+    void *copy;                     /* owned: where plain memcpy copies to */
     uint64_t copy_size;
 };
 
 /* Runs all steps; the exit status of the process. Failures are in run->shared. */
 int rank_main(const struct run *run, uint32_t rank);
 
+/* Waits for the other ranks of the job. */
+void rank_barrier(struct rank *rank);
+
 /* Records why this rank failed, with the library's error text; always -1. */
 int rank_fail(struct rank *rank, int status, const char *doing, const char *what);
 int rank_no_memory(struct rank *rank, const char *what);
 
-/* First row and number of rows of this rank's shard of a weight. */
-uint64_t rank_first_row(const struct rank *rank, uint32_t weight);
-uint64_t rank_num_rows(const struct rank *rank, uint32_t weight);
+/* Everything until the first step: connected, weights filled, groups sealed. */
+int rank_open(struct rank *rank);
+
+/* Also half-opened. */
+void rank_close(struct rank *rank);
+
+/* What this rank has of a weight. */
+struct model_part rank_shard(const struct rank *rank, uint32_t weight);
+
+/* Copies this rank's shard from the full weights to where the daemon reads it. */
+void rank_publish(struct rank *rank, uint32_t weight);
 
 /* Compares a bucket that this rank holds with the full weights. */
 int rank_check_bucket(struct rank *rank, uint32_t step, uint32_t bucket);
 
 /* Computes this rank's part of the static scales. All ranks' shards must be filled. */
 void rank_static_scales(struct rank *rank);
+
+/* Makes the states of the delayed weights that the checker follows. */
+int rank_delayed_new(struct rank *rank);
+
+/* Computes this rank's part of the amaxes of delayed weights. All ranks must have changed theirs,
+ * and a barrier must follow before they are used. */
+void rank_take_amaxes(struct rank *rank);
+
+/* All weights are about to be gathered, once each; or a sync is done. */
+void rank_follow_gathers(struct rank *rank);
+void rank_follow_sync(struct rank *rank);
 
 #endif

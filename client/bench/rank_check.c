@@ -14,26 +14,32 @@ static struct check_spec spec_of(const struct rank *rank, uint32_t weight)
 {
     const struct run *run = rank->run;
     const struct model_weight *what = &run->model->weights[weight];
+    struct model_part part = layout_part(run->options, what, rank->place.group);
+    const uint8_t *full = source_weight(run->source, weight);
+    uint64_t first = part.first_row * model_cols(what) + part.first_col;
 
     return (struct check_spec){.name = what->name,
-        .source = source_weight(run->source, weight),
-        .rows = what->shape[0],
-        .cols = model_cols(what),
-        .world_size = run->options->ranks,
+        .source = full + first * model_source_size(what),
+        .rows = part.num_rows,
+        .cols = part.num_cols,
+        .stride = model_cols(what),
+        .amax_whole = full,
+        .amax_count = model_elements(what),
+        .world_size = layout_world_size(run->options),
         .dtype = what->dtype,
         .flavour = what->flavour,
         .format = run->options->format,
         .power_of_two = run->options->power_of_two,
         .precomputed = run->options->precompute,
-        .static_scale = run->shared->static_scales[weight]};
+        .static_scale = shared_static_scales(run->shared, run->index)[weight],
+        .delayed = rank->delayed[weight]};
 }
 
 /* A byte that differs, and is not just another NaN. */
 static uint8_t flipped(const struct check_spec *spec, uint8_t byte)
 {
-    bool float8 = spec->flavour == F8_DYNAMIC || spec->flavour == F8_STATIC;
-
-    return float8 && isnan(check_decode(spec->format, byte)) ? byte ^ 0x40 : byte ^ 0x01;
+    return check_is_float8(spec) && isnan(check_decode(spec->format, byte)) ? byte ^ 0x40
+                                                                            : byte ^ 0x01;
 }
 
 /* Puts the planted difference into *got; gives the copied data to be freed, if any. */
@@ -71,7 +77,7 @@ int rank_check_bucket(struct rank *rank, uint32_t step, uint32_t bucket)
             .scale = view->scale != NULL ? *view->scale : NAN};
         uint8_t *copy = NULL;
         if (plan->plant != PLANT_NONE && plan->step == step && plan->weight == i &&
-            plant(rank, &spec, &got, &copy) != 0) {
+            plan->group == rank->place.group && plant(rank, &spec, &got, &copy) != 0) {
             return -1;
         }
         checker_compare(rank->checker, &spec, &got, &rank->result->check);
@@ -80,18 +86,75 @@ int rank_check_bucket(struct rank *rank, uint32_t step, uint32_t bucket)
     return 0;
 }
 
+static float whole_amax(const struct run *run, uint32_t weight)
+{
+    const struct model_weight *what = &run->model->weights[weight];
+
+    return check_amax(what->dtype, source_weight(run->source, weight), model_elements(what));
+}
+
 void rank_static_scales(struct rank *rank)
 {
     const struct run *run = rank->run;
+    float *scales = shared_static_scales(run->shared, run->index);
 
-    for (uint32_t i = rank->rank; i < run->model->num_weights; i += run->options->ranks) {
+    for (uint32_t i = rank->place.rank; i < run->model->num_weights; i += run->options->ranks) {
         const struct model_weight *what = &run->model->weights[i];
-        float amax;
-        if (what->flavour != F8_STATIC) {
+        if (what->flavour == F8_STATIC) {
+            scales[i] =
+                check_scale(whole_amax(run, i), what->dtype, run->options->format, false, false);
+        }
+    }
+}
+
+int rank_delayed_new(struct rank *rank)
+{
+    const struct options *options = rank->run->options;
+    const struct model *model = rank->run->model;
+
+    rank->delayed = calloc(model->num_weights, sizeof(struct check_delayed *));
+    for (uint32_t i = 0; rank->delayed != NULL && i < model->num_weights; i++) {
+        if (model->weights[i].flavour != F8_DELAYED) {
             continue;
         }
-        amax = check_amax(what->dtype, source_weight(run->source, i), model_elements(what));
-        run->shared->static_scales[i] =
-            check_scale(amax, what->dtype, run->options->format, false, false);
+        rank->delayed[i] = check_delayed_new(model->weights[i].dtype, options->format,
+            options->power_of_two, options->history, options->history_length);
+        if (rank->delayed[i] == NULL) {
+            return rank_no_memory(rank, "the histories of a rank");
+        }
+    }
+    return rank->delayed != NULL ? 0 : rank_no_memory(rank, "the histories of a rank");
+}
+
+void rank_take_amaxes(struct rank *rank)
+{
+    const struct run *run = rank->run;
+    float *amaxes = shared_amaxes(run->shared, run->index);
+
+    for (uint32_t i = rank->place.rank; i < run->model->num_weights; i += run->options->ranks) {
+        if (rank->delayed[i] != NULL) {
+            amaxes[i] = whole_amax(run, i);
+        }
+    }
+}
+
+void rank_follow_gathers(struct rank *rank)
+{
+    const struct run *run = rank->run;
+    const float *amaxes = shared_amaxes(run->shared, run->index);
+
+    for (uint32_t i = 0; i < run->model->num_weights; i++) {
+        if (rank->delayed[i] != NULL) {
+            check_delayed_gather(rank->delayed[i], amaxes[i]);
+        }
+    }
+}
+
+void rank_follow_sync(struct rank *rank)
+{
+    for (uint32_t i = 0; i < rank->run->model->num_weights; i++) {
+        if (rank->delayed[i] != NULL) {
+            check_delayed_sync(rank->delayed[i]);
+        }
     }
 }

@@ -45,6 +45,15 @@ static void print_head(const struct report *report)
         model->num_weights, model->num_buckets, source_dtype(model),
         f8_proto_format_name(options->format), f8_proto_flavour_name(options->flavour),
         options->ranks, options->steps);
+    if (options->dp > 0) {
+        printf(", mesh dp=%u,tp=%u", options->dp, options->tp);
+    }
+    if (options->hsdp > 1) {
+        printf(", %u groups of replicas", options->hsdp);
+    }
+    if (options->jobs > 1) {
+        printf(", %u jobs", options->jobs);
+    }
     if (options->slots > 0) {
         printf(", %u slots", options->slots);
     }
@@ -54,7 +63,7 @@ static void print_head(const struct report *report)
     }
 }
 
-static void print_phases(const struct summary *summary)
+static void print_phases(const struct summary_times *summary)
 {
     printf("\n%-12s %12s %10s %10s\n", "phase", "median", "GB/s", "x memcpy");
     for (uint32_t i = 0; i < summary->num_phases; i++) {
@@ -71,14 +80,54 @@ static void print_phases(const struct summary *summary)
         summary->memcpy_gbps, summary->change_s * 1e3);
 }
 
+static double p50(const struct histogram *gathers)
+{
+    return histogram_percentile(gathers, 0.5);
+}
+
+static double p99(const struct histogram *gathers)
+{
+    return histogram_percentile(gathers, 0.99);
+}
+
+static void print_job(const char *name, const struct histogram *gathers,
+    const struct summary_times *times, const struct summary_counts *counts)
+{
+    const struct summary_phase *total = &times->phases[times->num_phases - 1];
+
+    printf("%-6s %9.3f ms %9.3f ms %9.3f ms %14" PRIu64 " %10" PRIu64 "\n", name,
+        p50(gathers) * 1e3, p99(gathers) * 1e3, total->median_s * 1e3, counts->checked_bytes,
+        counts->mismatches);
+}
+
+/* How long ranks wait for a bucket; job by job where there are several. */
+static void print_jobs(const struct summary *summary)
+{
+    if (summary->num_jobs == 1) {
+        printf("gather of a bucket, from asking: p50 %.3f ms, p99 %.3f ms\n",
+            p50(&summary->gathers) * 1e3, p99(&summary->gathers) * 1e3);
+        return;
+    }
+    printf("all of the slowest job; job by job, and together:\n\n");
+    printf("%-6s %12s %12s %12s %14s %10s\n", "job", "gather p50", "gather p99", "total median",
+        "bytes checked", "mismatches");
+    for (uint32_t i = 0; i < summary->num_jobs; i++) {
+        const struct summary_job *job = &summary->jobs[i];
+        char name[16];
+        snprintf(name, sizeof(name), "%u", i);
+        print_job(name, &job->gathers, &job->times, &job->counts);
+    }
+    print_job("all", &summary->gathers, &summary->times, &summary->counts);
+}
+
 static void print_sizes(const struct report *report)
 {
     const struct summary *summary = report->summary;
     const struct probe *probe = &report->outcome->probe;
 
-    print_bytes("source", summary->source_bytes);
-    print_bytes(", gathered", summary->wire_bytes);
-    print_bytes(" (float8", summary->fp8_bytes);
+    print_bytes("source", summary->bytes.source);
+    print_bytes(", gathered", summary->bytes.gathered);
+    print_bytes(" (float8", summary->bytes.float8);
     printf(")");
     if (probe->known) {
         print_bytes(", arena", probe->arena_bytes);
@@ -95,10 +144,10 @@ static const char *complaint(const struct report *report)
         return report->outcome->error.text;
     }
     if (report->options->plant != PLANT_NONE) {
-        return summary->mismatches > 0 ? "a difference was planted, and found"
-                                       : "a difference was planted, and not found";
+        return summary->counts.mismatches > 0 ? "a difference was planted, and found"
+                                              : "a difference was planted, and not found";
     }
-    if (summary->mismatches > 0) {
+    if (summary->counts.mismatches > 0) {
         return "gathered weights differ from what they must be";
     }
     return summary->ok ? NULL : "nothing was checked";
@@ -112,14 +161,15 @@ void report_text(const struct report *report)
     print_head(report);
     if (!report->outcome->failed) {
         print_sizes(report);
-        print_phases(summary);
+        print_phases(&summary->times);
+        print_jobs(summary);
         if (report->outcome->ctl != NULL) {
             printf("\n%s", report->outcome->ctl);
         }
         printf("\n");
     }
-    print_bytes("checked:", summary->checked_bytes);
-    printf(", mismatches: %" PRIu64 "\n", summary->mismatches);
+    print_bytes("checked:", summary->counts.checked_bytes);
+    printf(", mismatches: %" PRIu64 "\n", summary->counts.mismatches);
     if (summary->first != NULL) {
         printf("first mismatch: %s\n", summary->first);
     }
@@ -130,7 +180,7 @@ void report_text(const struct report *report)
     }
 }
 
-static json_t *json_phases(const struct summary *summary)
+static json_t *json_phases(const struct summary_times *summary)
 {
     json_t *object = json_object();
 
@@ -141,6 +191,37 @@ static json_t *json_phases(const struct summary *summary)
                 "memcpy_ratio", phase->memcpy_ratio));
     }
     return object;
+}
+
+static json_t *json_job(const struct summary_job *job)
+{
+    const struct summary_counts *counts = &job->counts;
+
+    return json_pack("{s:b, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o}", "ok",
+        counts->mismatches == 0 && counts->checked_bytes > 0, "checked_bytes",
+        (json_int_t)counts->checked_bytes, "mismatches", (json_int_t)counts->mismatches, "gathers",
+        (json_int_t)counts->gathers, "syncs", (json_int_t)counts->syncs, "gather_p50_s",
+        p50(&job->gathers), "gather_p99_s", p99(&job->gathers), "memcpy_gbps",
+        job->times.memcpy_gbps, "change_s", job->times.change_s, "phases",
+        json_phases(&job->times));
+}
+
+/* None of a run that failed. */
+static json_t *json_jobs(const struct summary *summary)
+{
+    json_t *array = json_array();
+
+    for (uint32_t i = 0; i < summary->num_jobs; i++) {
+        json_array_append_new(array, json_job(&summary->jobs[i]));
+    }
+    return array;
+}
+
+/* null where there is no mesh. */
+static json_t *json_mesh(const struct options *options)
+{
+    return options->dp > 0 ? json_pack("{s:i, s:i}", "dp", (int)options->dp, "tp", (int)options->tp)
+                           : json_null();
 }
 
 static json_t *json_skipped(const struct model *model)
@@ -159,10 +240,13 @@ static json_t *json_settings(const struct report *report)
     const struct options *options = report->options;
     const struct model *model = report->model;
 
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:b, s:o}", "schema",
-        SCHEMA, "model", model->name, "flavour", f8_proto_flavour_name(options->flavour), "fp8",
-        f8_proto_format_name(options->format), "dtype", source_dtype(model), "ranks",
-        (int)options->ranks, "steps", (int)options->steps, "slots", (int)options->slots, "weights",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:I, s:b, "
+                     "s:o}",
+        "schema", SCHEMA, "model", model->name, "flavour", f8_proto_flavour_name(options->flavour),
+        "fp8", f8_proto_format_name(options->format), "dtype", source_dtype(model), "ranks",
+        (int)options->ranks, "mesh", json_mesh(options), "hsdp",
+        options->hsdp > 1 ? json_integer(options->hsdp) : json_null(), "jobs", (int)options->jobs,
+        "steps", (int)options->steps, "slots", (int)options->slots, "weights",
         (int)model->num_weights, "buckets", (int)model->num_buckets, "seed",
         (json_int_t)options->seed, "precompute", options->precompute, "skipped",
         json_skipped(model));
@@ -173,13 +257,15 @@ static json_t *json_results(const struct report *report)
 {
     const struct summary *summary = report->summary;
 
-    return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:o}", "ok", summary->ok,
-        "source_bytes", (json_int_t)summary->source_bytes, "gathered_bytes",
-        (json_int_t)summary->wire_bytes, "fp8_bytes", (json_int_t)summary->fp8_bytes,
-        "checked_bytes", (json_int_t)summary->checked_bytes, "mismatches",
-        (json_int_t)summary->mismatches, "round_trips_per_bucket", summary->round_trips_per_bucket,
-        "memcpy_gbps", summary->memcpy_gbps, "change_s", summary->change_s, "phases",
-        json_phases(summary));
+    return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "ok",
+        summary->ok, "source_bytes", (json_int_t)summary->bytes.source, "gathered_bytes",
+        (json_int_t)summary->bytes.gathered, "fp8_bytes", (json_int_t)summary->bytes.float8,
+        "checked_bytes", (json_int_t)summary->counts.checked_bytes, "mismatches",
+        (json_int_t)summary->counts.mismatches, "syncs", (json_int_t)summary->counts.syncs,
+        "round_trips_per_bucket", summary->round_trips_per_bucket, "gather_p50_s",
+        p50(&summary->gathers), "gather_p99_s", p99(&summary->gathers), "memcpy_gbps",
+        summary->times.memcpy_gbps, "change_s", summary->times.change_s, "phases",
+        json_phases(&summary->times), "per_job", json_jobs(summary));
 }
 
 static void set_string(json_t *object, const char *key, const char *value)

@@ -35,19 +35,32 @@ static int catch_signals(struct runner *runner)
 
 static bool may_plant(const struct model_weight *weight, enum plant plant)
 {
-    bool float8 = weight->flavour == F8_DYNAMIC || weight->flavour == F8_STATIC;
-    return plant == PLANT_BYTE || float8;
+    return plant == PLANT_BYTE || model_is_float8(weight);
 }
 
-/* Chooses where the difference is planted: the n-th of the weights that can have one. */
+/* The n-th of the weights that can have a difference, n < their number. */
+static uint32_t choose_weight(const struct model *model, enum plant plant, uint32_t n)
+{
+    uint32_t weight = 0;
+
+    while (!may_plant(&model->weights[weight], plant) || n-- > 0) {
+        weight++;
+    }
+    return weight;
+}
+
+/* Chooses where the difference is planted: job, gather group, weight, byte and step. */
 static int make_plan(struct runner *runner)
 {
     const struct options *options = runner->options;
-    const struct model *model = runner->run.model;
-    struct plan *plan = &runner->run.plan;
+    const struct model *model = runner->model;
     uint64_t random = source_mix(options->seed, UINT64_C(0x706c616e74));
+    uint64_t other = source_mix(random, 0);
+    struct plan *plan = &runner->jobs[other % options->jobs].run.plan;
     uint32_t checked = (options->steps - 1) / options->check_every + 1;
     uint32_t eligible = 0;
+    const struct model_weight *weight;
+    struct model_part part;
 
     for (uint32_t i = 0; i < model->num_weights; i++) {
         eligible += may_plant(&model->weights[i], options->plant);
@@ -57,65 +70,88 @@ static int make_plan(struct runner *runner)
             "--plant %s: no weight of %s has a scale, all are raw",
             options_plant_name(options->plant), model->name);
     }
-    eligible = (uint32_t)(random % eligible);
-    for (uint32_t i = 0; i < model->num_weights; i++) {
-        if (may_plant(&model->weights[i], options->plant) && eligible-- == 0) {
-            uint64_t size =
-                model_elements(&model->weights[i]) * model_wire_size(&model->weights[i]);
-            plan->weight = i;
-            plan->byte = (random >> 20) % size;
-            break;
-        }
-    }
     plan->plant = options->plant;
+    plan->weight = choose_weight(model, options->plant, (uint32_t)(random % eligible));
+    plan->group = (uint32_t)((other >> 20) % layout_num_groups(options));
+    weight = &model->weights[plan->weight];
+    part = layout_part(options, weight, plan->group);
+    plan->byte = (random >> 20) % (model_part_size(&part) * model_wire_size(weight));
     plan->step = (uint32_t)(random >> 40) % checked * options->check_every;
     return 0;
+}
+
+/* A job's weights are its own; so are those of the first, whatever the number of jobs. */
+static int prepare_job(struct runner *runner, uint32_t index)
+{
+    const struct options *options = runner->options;
+    struct job *job = &runner->jobs[index];
+    struct run *run = &job->run;
+    uint64_t seed = index == 0 ? options->seed : source_mix(options->seed, index);
+
+    *run = (struct run){.options = options,
+        .model = runner->model,
+        .source = &job->source,
+        .shared = runner->shared,
+        .index = index};
+    if (options->jobs == 1) {
+        snprintf(run->job, sizeof(run->job), "f8bench-%d", (int)getpid());
+    } else {
+        snprintf(run->job, sizeof(run->job), "f8bench-%d-%u", (int)getpid(), index);
+    }
+    return source_open(runner->model, seed, &job->source, &runner->outcome->error);
 }
 
 static int prepare(struct runner *runner)
 {
     const struct options *options = runner->options;
-    struct run *run = &runner->run;
+    uint32_t num_ranks = runner->num_ranks;
 
-    snprintf(run->job, sizeof(run->job), "f8bench-%d", (int)getpid());
-    if (source_open(run->model, options->seed, &runner->source, &runner->outcome->error) != 0) {
-        return -1;
-    }
-    run->source = &runner->source;
-    run->shared = shared_new(options->ranks, options->steps, run->model->num_weights);
-    runner->outcome->shared = run->shared;
-    runner->pids = calloc(options->ranks, sizeof(*runner->pids));
-    runner->pidfds = malloc(options->ranks * sizeof(*runner->pidfds));
-    if (run->shared == NULL || runner->pids == NULL || runner->pidfds == NULL) {
+    runner->shared =
+        shared_new(options->jobs, options->ranks, options->steps, runner->model->num_weights);
+    runner->outcome->shared = runner->shared;
+    runner->jobs = calloc(options->jobs, sizeof(*runner->jobs));
+    runner->pids = calloc(num_ranks, sizeof(*runner->pids));
+    runner->pidfds = malloc(num_ranks * sizeof(*runner->pidfds));
+    if (runner->shared == NULL || runner->jobs == NULL || runner->pids == NULL ||
+        runner->pidfds == NULL) {
         return bench_no_memory(&runner->outcome->error);
     }
-    memset(runner->pidfds, 0xff, options->ranks * sizeof(*runner->pidfds));
+    memset(runner->pidfds, 0xff, num_ranks * sizeof(*runner->pidfds));
+    for (uint32_t i = 0; i < options->jobs; i++) {
+        if (prepare_job(runner, i) != 0) {
+            return -1;
+        }
+    }
     return options->plant != PLANT_NONE ? make_plan(runner) : 0;
 }
 
 static int start_daemon(struct runner *runner)
 {
     if (runner->options->socket != NULL) {
-        runner->run.socket = runner->options->socket;
+        runner->socket = runner->options->socket;
         return 0;
     }
     if (daemon_start(runner->options->daemon, runner->signal_fd, &runner->daemon,
             &runner->outcome->error) != 0) {
         return -1;
     }
-    runner->run.socket = runner->daemon.socket;
+    runner->socket = runner->daemon.socket;
     return 0;
 }
 
 /* In the child. SIGINT stays blocked: a Ctrl-C is the parent's to handle. */
 __attribute__((noreturn)) static void become_rank(
-    struct runner *runner, uint32_t rank, pid_t parent)
+    struct runner *runner, uint32_t index, pid_t parent)
 {
+    uint32_t ranks = runner->options->ranks;
+    struct run *run = &runner->jobs[index / ranks].run;
+
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
         _exit(1);
     }
-    _exit(rank_main(&runner->run, rank));
+    run->socket = runner->socket;
+    _exit(rank_main(run, index % ranks));
 }
 
 static int start_ranks(struct runner *runner)
@@ -123,15 +159,15 @@ static int start_ranks(struct runner *runner)
     pid_t parent = getpid();
 
     fflush(NULL);
-    for (uint32_t i = 0; i < runner->options->ranks; i++) {
+    for (uint32_t i = 0; i < runner->num_ranks; i++) {
         runner->pids[i] = fork();
         if (runner->pids[i] == 0) {
             become_rank(runner, i, parent);
         }
         runner->pidfds[i] = runner->pids[i] > 0 ? pidfd_open(runner->pids[i], 0) : -1;
         if (runner->pidfds[i] < 0) {
-            return bench_fail(&runner->outcome->error, "cannot start rank %u of %u: %s", i,
-                runner->options->ranks, strerror(errno));
+            return bench_fail(&runner->outcome->error, "cannot start process %u of %u: %s", i,
+                runner->num_ranks, strerror(errno));
         }
         runner->running++;
     }
@@ -156,7 +192,7 @@ static void stop(struct runner *runner)
     struct outcome *outcome = runner->outcome;
     struct bench_error error;
 
-    for (uint32_t i = 0; runner->pids != NULL && i < runner->options->ranks; i++) {
+    for (uint32_t i = 0; runner->pids != NULL && i < runner->num_ranks; i++) {
         if (runner->pids[i] > 0) {
             kill(runner->pids[i], SIGKILL);
             waitpid(runner->pids[i], NULL, 0);
@@ -169,7 +205,10 @@ static void stop(struct runner *runner)
         outcome->failed = true;
         outcome->error = error;
     }
-    source_close(&runner->source);
+    for (uint32_t i = 0; runner->jobs != NULL && i < runner->options->jobs; i++) {
+        source_close(&runner->jobs[i].source);
+    }
+    free(runner->jobs);
     free(runner->pids);
     free(runner->pidfds);
     if (runner->signal_fd >= 0) {
@@ -182,8 +221,9 @@ void run_bench(
     const struct options *options, const struct model *model, struct outcome *ret_outcome)
 {
     struct runner runner = {.options = options,
+        .model = model,
         .outcome = ret_outcome,
-        .run = {.options = options, .model = model},
+        .num_ranks = options->jobs * options->ranks,
         .daemon = DAEMON_NONE,
         .signal_fd = -1};
 

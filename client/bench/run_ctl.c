@@ -12,26 +12,18 @@
 
 #include "client/bench/run_private.h"
 
-/* Everything until the other end is closed, as a string; NULL if memory is out. */
-static char *read_all(int fd)
+/* Copies everything until the other end is closed. */
+static void read_all(int fd, FILE *to)
 {
-    char *text = NULL;
-    size_t size;
-    FILE *memory = open_memstream(&text, &size);
     char piece[4096];
     ssize_t got;
 
-    if (memory == NULL) {
-        return NULL;
-    }
     while ((got = read(fd, piece, sizeof(piece))) > 0 || (got < 0 && errno == EINTR)) {
-        fwrite(piece, 1, got > 0 ? (size_t)got : 0, memory);
+        fwrite(piece, 1, got > 0 ? (size_t)got : 0, to);
     }
-    fclose(memory);
-    return text;
 }
 
-int run_ctl(struct runner *runner)
+static int show_job(struct runner *runner, const char *job, FILE *to)
 {
     struct bench_error *error = &runner->outcome->error;
     char program[PATH_MAX];
@@ -48,17 +40,31 @@ int run_ctl(struct runner *runner)
         close(ends[0]);
         close(ends[1]);
         sigprocmask(SIG_SETMASK, &runner->old_signals, NULL);
-        execl(program, program, "--socket", runner->run.socket, "--job", runner->run.job, "scales",
-            (char *)NULL);
+        execl(program, program, "--socket", runner->socket, "--job", job, "scales", (char *)NULL);
         fprintf(stderr, "cannot run %s: %s\n", program, strerror(errno));
         _exit(127);
     }
     close(ends[1]);
-    runner->outcome->ctl = read_all(ends[0]);
+    read_all(ends[0], to);
     close(ends[0]);
     if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0) {
         return bench_fail(error, "%s scales ended with status %d", program,
             pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1);
     }
     return 0;
+}
+
+int run_ctl(struct runner *runner)
+{
+    size_t size;
+    FILE *memory = open_memstream(&runner->outcome->ctl, &size);
+    int result = memory != NULL ? 0 : bench_no_memory(&runner->outcome->error);
+
+    for (uint32_t i = 0; result == 0 && i < runner->options->jobs; i++) {
+        result = show_job(runner, runner->jobs[i].run.job, memory);
+    }
+    if (memory != NULL) {
+        fclose(memory);
+    }
+    return result;
 }

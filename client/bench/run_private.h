@@ -13,24 +13,33 @@
 #include "client/bench/rank.h"
 #include "client/bench/run.h"
 
+/* A job of the run. */
+struct job {
+    struct run run; /* what its ranks see */
+    struct source source;
+};
+
 struct runner {
     const struct options *options; /* borrowed: from main */
+    const struct model *model;     /* borrowed: from main */
     struct outcome *outcome;       /* borrowed: from main */
-    struct run run;                /* what the ranks see */
-    struct source source;
+    struct shared *shared;         /* borrowed: from outcome */
+    struct job *jobs;              /* owned */
+    const char *socket;            /* borrowed: from options or daemon */
     struct daemon daemon;
     int signal_fd; /* owned: SIGINT and SIGTERM arrive here */
     sigset_t old_signals;
-    pid_t *pids;      /* owned: of the ranks; 0: not started, or waited for */
-    int *pidfds;      /* owned: -1 where pids is 0 */
-    uint32_t running; /* ranks */
-    bool gone_ahead;  /* the ranks were told to leave */
+    uint32_t num_ranks; /* of all jobs */
+    pid_t *pids;        /* owned: of the ranks; 0: not started, or waited for */
+    int *pidfds;        /* owned: -1 where pids is 0 */
+    uint32_t running;   /* ranks */
+    bool gone_ahead;    /* the ranks were told to leave */
 };
 
 /* Watches until all ranks have ended well (0), or something failed (-1, outcome->error). */
 int run_watch(struct runner *runner);
 
-/* Runs f8ctl on the run's weights, and keeps what it prints in the outcome. */
+/* Runs f8ctl on each job's weights, and keeps what it prints in the outcome. */
 int run_ctl(struct runner *runner);
 
 #endif

@@ -47,21 +47,35 @@ static int nearness(const struct shared_rank *result, const siginfo_t *ended)
     }
 }
 
-static int explain_rank(struct runner *runner, uint32_t rank, const siginfo_t *ended)
+/* "rank 2 (pid 17)"; with several jobs, of which. */
+static void name_rank(const struct runner *runner, uint32_t index, char *name, size_t size)
 {
-    const struct shared_rank *result = &runner->run.shared->ranks[rank];
-    struct bench_error *error = &runner->outcome->error;
-    int pid = (int)runner->pids[rank];
+    uint32_t ranks = runner->options->ranks;
+    int pid = (int)runner->pids[index];
 
+    if (runner->options->jobs == 1) {
+        snprintf(name, size, "rank %u (pid %d)", index, pid);
+    } else {
+        snprintf(name, size, "job %u: rank %u (pid %d)", index / ranks, index % ranks, pid);
+    }
+}
+
+static int explain_rank(struct runner *runner, uint32_t index, const siginfo_t *ended)
+{
+    const struct shared_rank *result = &runner->shared->ranks[index];
+    struct bench_error *error = &runner->outcome->error;
+    char name[64];
+
+    name_rank(runner, index, name, sizeof(name));
     if (ended->si_pid != 0 && ended->si_code != CLD_EXITED) {
-        return bench_fail(error, "rank %u (pid %d) was ended by signal %d (%s)", rank, pid,
-            ended->si_status, strsignal(ended->si_status));
+        return bench_fail(error, "%s was ended by signal %d (%s)", name, ended->si_status,
+            strsignal(ended->si_status));
     }
     if (result->status == F8_OK) {
-        return bench_fail(error, "rank %u (pid %d) ended with status %d without saying why", rank,
-            pid, ended->si_status);
+        return bench_fail(
+            error, "%s ended with status %d without saying why", name, ended->si_status);
     }
-    return bench_fail(error, "rank %u (pid %d): %.700s", rank, pid, result->error.text);
+    return bench_fail(error, "%s: %.700s", name, result->error.text);
 }
 
 /* A rank that failed or died, and how. */
@@ -86,9 +100,9 @@ static struct failed find_cause(const struct runner *runner)
 {
     struct failed cause = {0};
 
-    for (uint32_t i = 0; i < runner->options->ranks; i++) {
+    for (uint32_t i = 0; i < runner->num_ranks; i++) {
         siginfo_t ended = end_of(runner, i);
-        int near = nearness(&runner->run.shared->ranks[i], &ended);
+        int near = nearness(&runner->shared->ranks[i], &ended);
         if (near > cause.nearness) {
             cause = (struct failed){.rank = i, .nearness = near, .ended = ended};
         }
@@ -100,14 +114,14 @@ static struct failed find_cause(const struct runner *runner)
 static bool await_another_end(const struct runner *runner, double deadline)
 {
     int left_ms = (int)((deadline - shared_now()) * 1000);
-    struct pollfd *fds = calloc(runner->options->ranks + 1, sizeof(*fds));
+    struct pollfd *fds = calloc(runner->num_ranks + 1, sizeof(*fds));
     nfds_t count = 0;
     bool more = false;
 
     if (fds != NULL && runner->daemon.pid > 0) {
         fds[count++] = (struct pollfd){.fd = runner->daemon.pidfd, .events = POLLIN};
     }
-    for (uint32_t i = 0; fds != NULL && i < runner->options->ranks; i++) {
+    for (uint32_t i = 0; fds != NULL && i < runner->num_ranks; i++) {
         if (runner->pids[i] > 0 && end_of(runner, i).si_pid == 0) {
             fds[count++] = (struct pollfd){.fd = runner->pidfds[i], .events = POLLIN};
         }
@@ -161,26 +175,33 @@ static int reap(struct runner *runner, uint32_t rank)
     return 0;
 }
 
-/* All ranks are through with their steps: looks at what they hold, then lets them go. */
+/* All ranks of all jobs are through with their steps: looks at what they hold, then lets them go.
+ */
 static int go_ahead(struct runner *runner)
 {
-    probe_daemon(runner->run.socket, runner->run.job, &runner->outcome->probe);
+    struct probe *probe = &runner->outcome->probe;
+
+    for (uint32_t i = 0; i < runner->options->jobs; i++) {
+        uint64_t others = probe->arena_bytes;
+        probe_daemon(runner->socket, runner->jobs[i].run.job, probe);
+        probe->arena_bytes += others;
+    }
     if (runner->options->ctl && run_ctl(runner) != 0) {
         return -1;
     }
     runner->gone_ahead = true;
-    eventfd_write(runner->run.shared->go_fd, runner->options->ranks);
+    eventfd_write(runner->shared->go_fd, runner->num_ranks);
     return 0;
 }
 
 static int on_progress(struct runner *runner)
 {
-    struct shared *shared = runner->run.shared;
+    struct shared *shared = runner->shared;
     eventfd_t value;
 
     eventfd_read(shared->progress_fd, &value);
-    progress_draw(atomic_load(&shared->steps_done), runner->options->steps);
-    if (!runner->gone_ahead && atomic_load(&shared->ranks_done) == runner->options->ranks) {
+    progress_draw(atomic_load(&shared->steps_done), runner->options->jobs * runner->options->steps);
+    if (!runner->gone_ahead && atomic_load(&shared->ranks_done) == runner->num_ranks) {
         return go_ahead(runner);
     }
     return 0;
@@ -192,7 +213,7 @@ static int handle(struct runner *runner, const struct pollfd *fds)
     if (fds[SLOT_SIGNAL].revents != 0) {
         return bench_fail(&runner->outcome->error, "interrupted");
     }
-    for (uint32_t i = 0; i < runner->options->ranks; i++) {
+    for (uint32_t i = 0; i < runner->num_ranks; i++) {
         if (fds[NUM_SLOTS + i].revents != 0 && reap(runner, i) != 0) {
             return -1;
         }
@@ -205,7 +226,7 @@ static int handle(struct runner *runner, const struct pollfd *fds)
 
 int run_watch(struct runner *runner)
 {
-    uint32_t num_fds = NUM_SLOTS + runner->options->ranks;
+    uint32_t num_fds = NUM_SLOTS + runner->num_ranks;
     struct pollfd *fds = calloc(num_fds, sizeof(*fds));
     int result = 0;
 
@@ -214,9 +235,9 @@ int run_watch(struct runner *runner)
     }
     while (result == 0 && runner->running > 0) {
         fds[SLOT_SIGNAL].fd = runner->signal_fd;
-        fds[SLOT_PROGRESS].fd = runner->run.shared->progress_fd;
+        fds[SLOT_PROGRESS].fd = runner->shared->progress_fd;
         fds[SLOT_DAEMON].fd = runner->daemon.pidfd;
-        for (uint32_t i = 0; i < runner->options->ranks; i++) {
+        for (uint32_t i = 0; i < runner->num_ranks; i++) {
             fds[NUM_SLOTS + i].fd = runner->pidfds[i];
         }
         for (uint32_t i = 0; i < num_fds; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the processes of a run share: the barrier between ranks, the times and findings that each
+ * What the processes of a run share: the barriers between ranks, the times and findings that each
  * rank writes and the parent reads after it has ended, and the descriptors by which they wake each
  * other. Made by the parent before it forks; lives until it is closed by the parent.
  */
@@ -13,6 +13,7 @@
 
 #include "client/bench/check.h"
 #include "client/bench/error.h"
+#include "client/bench/histogram.h"
 
 /* The parts of a step that are timed, in seconds of each rank. */
 enum shared_time {
@@ -25,6 +26,7 @@ enum shared_time {
     TIME_SEND,        /* f8_pre_gather and f8_gather, until sent */
     TIME_POST_GATHER, /* waiting */
     TIME_RELEASE,
+    TIME_SYNC,
     NUM_TIMES,
 };
 
@@ -35,31 +37,47 @@ struct shared_rank {
     struct check_result check;
     uint64_t received; /* messages, during gathers */
     uint64_t gathers;
-    uint64_t copied; /* bytes, by plain memcpy in each step */
+    uint64_t copied;               /* bytes, by plain memcpy in each step */
+    uint64_t syncs;                /* as the library counts them at the end */
+    struct histogram gather_times; /* of a bucket, from asking until its data are there */
 };
 
+/* Ranks of all jobs count on: rank r of job j is j * job_ranks + r. */
 struct shared {
     void *map; /* owned: all of this but the descriptors; this struct lies in it too */
     uint64_t map_size;
-    pthread_barrier_t barrier;
-    atomic_uint steps_done; /* of rank 0 */
-    atomic_uint ranks_done; /* that wait for the parent's go */
+    atomic_uint steps_done; /* of the first ranks of all jobs */
+    atomic_uint ranks_done; /* of all jobs, that wait for the parent's go */
     int progress_fd;        /* owned: eventfd; ranks tell the parent that one of these moved */
-    int go_fd;              /* owned: eventfd; the parent lets the ranks leave their group */
-    uint32_t num_ranks;
-    float *static_scales;      /* owned: part of the map; by weight */
-    struct shared_rank *ranks; /* owned: part of the map */
-    double *times;             /* owned: part of the map; see shared_time_of */
+    int go_fd;              /* owned: eventfd; the parent lets the ranks leave their groups */
+    uint32_t num_jobs;
+    uint32_t job_ranks;
+    uint32_t num_ranks; /* of all jobs */
+    uint32_t num_weights;
+    pthread_barrier_t start;     /* of all ranks, before the first step */
+    pthread_barrier_t *barriers; /* owned: part of the map; by job */
+    float *static_scales;        /* owned: part of the map; see shared_static_scales */
+    float *amaxes;               /* owned: part of the map; see shared_amaxes */
+    struct shared_rank *ranks;   /* owned: part of the map */
+    double *times;               /* owned: part of the map; see shared_time_of */
 };
 
 /* NULL if memory or descriptors are out. */
-struct shared *shared_new(uint32_t num_ranks, uint32_t num_steps, uint32_t num_weights);
+struct shared *shared_new(
+    uint32_t num_jobs, uint32_t job_ranks, uint32_t num_steps, uint32_t num_weights);
 void shared_free(struct shared *shared);
 
 double *shared_time_of(struct shared *shared, uint32_t step, uint32_t rank, enum shared_time time);
 
-/* Waits for all ranks. If one of them is gone, the parent ends the others. */
-void shared_barrier(struct shared *shared);
+/* Of a job, by weight: the scales that static weights are given, the amaxes of this step. */
+float *shared_static_scales(const struct shared *shared, uint32_t job);
+float *shared_amaxes(const struct shared *shared, uint32_t job);
+
+/* Waits for all ranks of the job. If one of them is gone, the parent ends the others. */
+void shared_barrier(struct shared *shared, uint32_t job);
+
+/* Waits for all ranks of all jobs. */
+void shared_start(struct shared *shared);
 
 /* Wakes the parent. */
 void shared_tell(struct shared *shared);

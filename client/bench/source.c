@@ -90,23 +90,72 @@ void *source_weight(const struct source *source, uint32_t weight)
     return source->base + source->offsets[weight];
 }
 
-void source_fill(
-    const struct source *source, uint32_t weight, uint64_t first_row, uint64_t num_rows)
+/* Elements that lie together: all of a part that has whole rows, else one row. */
+struct range {
+    uint64_t begin;
+    uint64_t end;
+};
+
+static uint32_t num_ranges(const struct model_weight *weight, const struct model_part *part)
+{
+    bool whole_rows = part->num_cols == model_cols(weight);
+
+    if (model_part_size(part) == 0) {
+        return 0;
+    }
+    return whole_rows ? 1 : (uint32_t)part->num_rows;
+}
+
+static struct range range_of(
+    const struct model_weight *weight, const struct model_part *part, uint32_t i)
+{
+    uint64_t begin = (part->first_row + i) * model_cols(weight) + part->first_col;
+    uint64_t rows = num_ranges(weight, part) == 1 ? part->num_rows : 1;
+
+    return (struct range){.begin = begin, .end = begin + rows * part->num_cols};
+}
+
+static void fill_range(const struct source *source, uint32_t weight, struct range range)
 {
     const struct model_weight *what = &source->model->weights[weight];
-    uint64_t begin = first_row * model_cols(what);
-    uint64_t end = begin + num_rows * model_cols(what);
     uint64_t key = source_mix(source->seed, weight);
     uint8_t *to = source_weight(source, weight);
 
     if (what->data != NULL) {
         uint32_t size = model_source_size(what);
-        memcpy(to + begin * size, (const uint8_t *)what->data + begin * size, (end - begin) * size);
+        memcpy(to + range.begin * size, (const uint8_t *)what->data + range.begin * size,
+            (range.end - range.begin) * size);
         return;
     }
-    for (uint64_t i = begin; i < end; i++) {
+    for (uint64_t i = range.begin; i < range.end; i++) {
         store(what->dtype, to, i, normal(source_mix(key, i)) * WEIGHT_STD);
     }
+}
+
+void source_fill(const struct source *source, uint32_t weight, const struct model_part *part)
+{
+    const struct model_weight *what = &source->model->weights[weight];
+
+    for (uint32_t i = 0; i < num_ranges(what, part); i++) {
+        fill_range(source, weight, range_of(what, part, i));
+    }
+}
+
+uint64_t source_copy(
+    const struct source *source, uint32_t weight, const struct model_part *part, void *to)
+{
+    const struct model_weight *what = &source->model->weights[weight];
+    const uint8_t *full = source_weight(source, weight);
+    uint32_t size = model_source_size(what);
+    uint64_t copied = 0;
+
+    for (uint32_t i = 0; i < num_ranges(what, part); i++) {
+        struct range range = range_of(what, part, i);
+        uint64_t bytes = (range.end - range.begin) * size;
+        memcpy((uint8_t *)to + copied, full + range.begin * size, bytes);
+        copied += bytes;
+    }
+    return copied;
 }
 
 /* Elements first .. first + count of a weight, as floats: the usual types in vectors. */
@@ -159,11 +208,10 @@ static void make_factors(uint64_t key, uint64_t block, float middle, float facto
     }
 }
 
-void source_change(const struct source *source, uint32_t weight, uint64_t first_row,
-    uint64_t num_rows, uint32_t step)
+static void change_range(
+    const struct source *source, uint32_t weight, struct range range, uint32_t step)
 {
     const struct model_weight *what = &source->model->weights[weight];
-    uint64_t end = (first_row + num_rows) * model_cols(what);
     uint64_t key = source_mix(source_mix(source->seed, weight), ~(uint64_t)step);
     void *elements = source_weight(source, weight);
     /*
@@ -175,15 +223,25 @@ void source_change(const struct source *source, uint32_t weight, uint64_t first_
     float values[BLOCK];
     uint32_t count;
 
-    for (uint64_t i = first_row * model_cols(what); i < end; i += count) {
+    for (uint64_t i = range.begin; i < range.end; i += count) {
         uint32_t skip = i % BLOCK;
-        count = end - i < BLOCK - skip ? (uint32_t)(end - i) : BLOCK - skip;
+        count = range.end - i < BLOCK - skip ? (uint32_t)(range.end - i) : BLOCK - skip;
         make_factors(key, i / BLOCK, middle, factors);
         load_all(what->dtype, elements, i, count, values);
         for (uint32_t k = 0; k < count; k++) {
             values[k] *= factors[skip + k];
         }
         store_all(what->dtype, values, i, count, elements);
+    }
+}
+
+void source_change(
+    const struct source *source, uint32_t weight, const struct model_part *part, uint32_t step)
+{
+    const struct model_weight *what = &source->model->weights[weight];
+
+    for (uint32_t i = 0; i < num_ranges(what, part); i++) {
+        change_range(source, weight, range_of(what, part, i), step);
     }
 }
 

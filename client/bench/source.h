@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The full, unsharded weights of a run: one shared mapping that the parent makes before it forks,
- * in which each rank fills and changes its own shards and from which the checker reads them all.
+ * in which each rank fills and changes its own parts and from which the checker reads them all.
  * The daemon never sees it. Values are a pure function of seed, weight, index and step.
  */
 #ifndef F8BENCH_SOURCE_H
@@ -28,13 +28,16 @@ void source_close(struct source *source);
 /* The full weight. */
 void *source_weight(const struct source *source, uint32_t weight);
 
-/* Writes a rank's rows of a weight for the first time: from the file, or at random. */
-void source_fill(
-    const struct source *source, uint32_t weight, uint64_t first_row, uint64_t num_rows);
+/* Writes a part of a weight for the first time: from the file, or at random. */
+void source_fill(const struct source *source, uint32_t weight, const struct model_part *part);
 
 /* What an optimizer step does: each value but 0 moves, by about a hundredth of itself. */
-void source_change(const struct source *source, uint32_t weight, uint64_t first_row,
-    uint64_t num_rows, uint32_t step);
+void source_change(
+    const struct source *source, uint32_t weight, const struct model_part *part, uint32_t step);
+
+/* Copies a part of a weight to memory, row by row without gaps; gives the number of bytes. */
+uint64_t source_copy(
+    const struct source *source, uint32_t weight, const struct model_part *part, void *to);
 
 /* A well-mixed number that depends on both; for everything that is seeded. */
 uint64_t source_mix(uint64_t seed, uint64_t value);

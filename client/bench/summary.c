@@ -28,7 +28,8 @@ static const struct {
     {"send", BIT(TIME_SEND), BYTES_NONE},
     {"post_gather", BIT(TIME_POST_GATHER), BYTES_GATHER},
     {"release", BIT(TIME_RELEASE), BYTES_NONE},
-    {"total", BIT(TIME_PRECOMPUTE) | GATHER | BIT(TIME_RELEASE), BYTES_GATHER},
+    {"sync", BIT(TIME_SYNC), BYTES_NONE},
+    {"total", BIT(TIME_PRECOMPUTE) | GATHER | BIT(TIME_RELEASE) | BIT(TIME_SYNC), BYTES_GATHER},
 };
 
 static int compare(const void *left, const void *right)
@@ -46,49 +47,58 @@ static double median(double *values, uint32_t count)
     return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
+/* The ranks of one job. */
+struct team {
+    struct shared *shared; /* borrowed: from the outcome */
+    uint32_t first;
+    uint32_t count;
+    uint32_t steps;
+    double *values; /* owned by summary_make: room for one a step */
+};
+
 /* What the slowest rank took for some of the times of a step. */
-static double slowest(struct shared *shared, uint32_t step, unsigned times)
+static double slowest(const struct team *team, uint32_t step, unsigned times)
 {
     double most = 0;
 
-    for (uint32_t rank = 0; rank < shared->num_ranks; rank++) {
+    for (uint32_t rank = team->first; rank < team->first + team->count; rank++) {
         double sum = 0;
         for (int time = 0; time < NUM_TIMES; time++) {
-            sum += times & BIT(time) ? *shared_time_of(shared, step, rank, time) : 0;
+            sum += times & BIT(time) ? *shared_time_of(team->shared, step, rank, time) : 0;
         }
         most = sum > most ? sum : most;
     }
     return most;
 }
 
-static double median_of(struct shared *shared, uint32_t steps, unsigned times, double *values)
+static double median_of(const struct team *team, unsigned times)
 {
-    for (uint32_t step = 0; step < steps; step++) {
-        values[step] = slowest(shared, step, times);
+    for (uint32_t step = 0; step < team->steps; step++) {
+        team->values[step] = slowest(team, step, times);
     }
-    return median(values, steps);
+    return median(team->values, team->steps);
 }
 
-/* Bytes that all ranks' plain copies read and write in a step. */
-static double copied_bytes(const struct shared *shared)
+/* Bytes that the ranks' plain copies read and write in a step. */
+static double copied_bytes(const struct team *team)
 {
     double bytes = 0;
 
-    for (uint32_t rank = 0; rank < shared->num_ranks; rank++) {
-        bytes += 2 * (double)shared->ranks[rank].copied;
+    for (uint32_t rank = team->first; rank < team->first + team->count; rank++) {
+        bytes += 2 * (double)team->shared->ranks[rank].copied;
     }
     return bytes;
 }
 
 /* From the first rank's begin of its plain copy to the last one's end. */
-static double copy_seconds(struct shared *shared, uint32_t step)
+static double copy_seconds(const struct team *team, uint32_t step)
 {
-    double begin = *shared_time_of(shared, step, 0, TIME_MEMCPY_BEGIN);
-    double end = *shared_time_of(shared, step, 0, TIME_MEMCPY_END);
+    double begin = *shared_time_of(team->shared, step, team->first, TIME_MEMCPY_BEGIN);
+    double end = *shared_time_of(team->shared, step, team->first, TIME_MEMCPY_END);
 
-    for (uint32_t rank = 1; rank < shared->num_ranks; rank++) {
-        begin = fmin(begin, *shared_time_of(shared, step, rank, TIME_MEMCPY_BEGIN));
-        end = fmax(end, *shared_time_of(shared, step, rank, TIME_MEMCPY_END));
+    for (uint32_t rank = team->first + 1; rank < team->first + team->count; rank++) {
+        begin = fmin(begin, *shared_time_of(team->shared, step, rank, TIME_MEMCPY_BEGIN));
+        end = fmax(end, *shared_time_of(team->shared, step, rank, TIME_MEMCPY_END));
     }
     return end - begin;
 }
@@ -99,113 +109,156 @@ static double rate(double bytes, double seconds)
     return seconds > 0 ? bytes / seconds : 0;
 }
 
-static uint64_t dynamic_bytes(const struct model *model)
-{
-    uint64_t bytes = 0;
-
-    for (uint32_t i = 0; i < model->num_weights; i++) {
-        const struct model_weight *weight = &model->weights[i];
-        if (weight->flavour == F8_DYNAMIC) {
-            bytes += model_elements(weight) * model_source_size(weight);
-        }
-    }
-    return bytes;
-}
-
 /* The median over the steps of: the phase's rate, by the rate of the plain copy in that step. */
-static double ratio(
-    struct shared *shared, uint32_t steps, unsigned times, double bytes, double *values)
+static double ratio(const struct team *team, unsigned times, double bytes)
 {
-    double copied = copied_bytes(shared);
+    double copied = copied_bytes(team);
 
-    for (uint32_t step = 0; step < steps; step++) {
-        double plain = rate(copied, copy_seconds(shared, step));
-        values[step] = rate(rate(bytes, slowest(shared, step, times)), plain);
+    for (uint32_t step = 0; step < team->steps; step++) {
+        double plain = rate(copied, copy_seconds(team, step));
+        team->values[step] = rate(rate(bytes, slowest(team, step, times)), plain);
     }
-    return median(values, steps);
+    return median(team->values, team->steps);
 }
 
-static double median_copy_rate(struct shared *shared, uint32_t steps, double *values)
+static double median_copy_rate(const struct team *team)
 {
-    for (uint32_t step = 0; step < steps; step++) {
-        values[step] = rate(copied_bytes(shared), copy_seconds(shared, step));
+    for (uint32_t step = 0; step < team->steps; step++) {
+        team->values[step] = rate(copied_bytes(team), copy_seconds(team, step));
     }
-    return median(values, steps);
+    return median(team->values, team->steps);
 }
 
-static void make_phases(const struct options *options, const struct model *model,
-    struct shared *shared, double *values, struct summary *summary)
+static bool has_phase(const struct options *options, unsigned times)
 {
-    uint32_t steps = options->steps;
+    if (times == BIT(TIME_PRECOMPUTE)) {
+        return options->precompute;
+    }
+    return times != BIT(TIME_SYNC) || options->flavour == F8_DELAYED;
+}
+
+static void make_times(const struct options *options, const struct layout_bytes *bytes,
+    const struct team *team, struct summary_times *times)
+{
     double moved[] = {[BYTES_NONE] = 0,
-        [BYTES_DYNAMIC] = (double)dynamic_bytes(model),
-        [BYTES_GATHER] = (double)(summary->source_bytes + summary->wire_bytes)};
+        [BYTES_DYNAMIC] = (double)bytes->dynamic,
+        [BYTES_GATHER] = (double)(bytes->source + bytes->gathered)};
 
-    summary->memcpy_gbps = median_copy_rate(shared, steps, values) * 1e-9;
-    summary->change_s = median_of(shared, steps, BIT(TIME_CHANGE), values);
+    times->memcpy_gbps = median_copy_rate(team) * 1e-9;
+    times->change_s = median_of(team, BIT(TIME_CHANGE));
     for (uint32_t i = 0; i < SUMMARY_MAX_PHASES; i++) {
-        struct summary_phase *phase = &summary->phases[summary->num_phases];
-        double bytes = moved[phases[i].bytes];
-        if (phases[i].times == BIT(TIME_PRECOMPUTE) && !options->precompute) {
+        struct summary_phase *phase = &times->phases[times->num_phases];
+        double amount = moved[phases[i].bytes];
+        if (!has_phase(options, phases[i].times)) {
             continue;
         }
         phase->name = phases[i].name;
-        phase->median_s = median_of(shared, steps, phases[i].times, values);
-        if (bytes > 0) {
-            phase->gbps = rate(bytes, phase->median_s) * 1e-9;
-            phase->memcpy_ratio = ratio(shared, steps, phases[i].times, bytes, values);
+        phase->median_s = median_of(team, phases[i].times);
+        if (amount > 0) {
+            phase->gbps = rate(amount, phase->median_s) * 1e-9;
+            phase->memcpy_ratio = ratio(team, phases[i].times, amount);
         }
-        summary->num_phases++;
+        times->num_phases++;
     }
 }
 
-/* Sums over the model. */
-static void add_weights(const struct model *model, struct summary *summary)
+/* Keeps the worst of one job's times and those so far. */
+static void add_times(const struct summary_times *job, bool first, struct summary_times *all)
 {
-    for (uint32_t i = 0; i < model->num_weights; i++) {
-        const struct model_weight *weight = &model->weights[i];
-        uint64_t gathered = model_elements(weight) * model_wire_size(weight);
-        bool raw = weight->flavour == F8_RAW || weight->flavour == F8_RAW_BF16;
-        summary->source_bytes += model_elements(weight) * model_source_size(weight);
-        summary->wire_bytes += gathered;
-        summary->fp8_bytes += raw ? 0 : gathered;
+    if (first) {
+        *all = *job;
+        return;
+    }
+    all->memcpy_gbps = fmin(all->memcpy_gbps, job->memcpy_gbps);
+    all->change_s = fmax(all->change_s, job->change_s);
+    for (uint32_t i = 0; i < all->num_phases; i++) {
+        struct summary_phase *phase = &all->phases[i];
+        phase->median_s = fmax(phase->median_s, job->phases[i].median_s);
+        phase->gbps = fmin(phase->gbps, job->phases[i].gbps);
+        phase->memcpy_ratio = fmin(phase->memcpy_ratio, job->phases[i].memcpy_ratio);
     }
 }
 
-/* Sums over the ranks. */
+static void add_rank(const struct shared_rank *rank, struct summary_counts *counts)
+{
+    counts->checked_bytes += rank->check.bytes;
+    counts->mismatches += rank->check.mismatches;
+    counts->received += rank->received;
+    counts->gathers += rank->gathers;
+    counts->syncs = rank->syncs;
+}
+
+/* Sums over all ranks. */
 static void add_ranks(const struct shared *shared, struct summary *summary)
 {
-    uint64_t received = 0;
-    uint64_t gathers = 0;
+    struct summary_counts *counts = &summary->counts;
 
     for (uint32_t i = 0; i < shared->num_ranks; i++) {
         const struct shared_rank *rank = &shared->ranks[i];
-        summary->checked_bytes += rank->check.bytes;
-        summary->mismatches += rank->check.mismatches;
+        add_rank(rank, counts);
         if (summary->first == NULL && rank->check.mismatches > 0) {
             summary->first = rank->check.first;
         }
-        received += rank->received;
-        gathers += rank->gathers;
     }
-    summary->round_trips_per_bucket = gathers > 0 ? (double)received / (double)gathers : 0;
+    summary->round_trips_per_bucket =
+        counts->gathers > 0 ? (double)counts->received / (double)counts->gathers : 0;
+}
+
+static void make_job(const struct options *options, const struct layout_bytes *bytes,
+    const struct team *team, struct summary_job *job)
+{
+    for (uint32_t rank = team->first; rank < team->first + team->count; rank++) {
+        add_rank(&team->shared->ranks[rank], &job->counts);
+        histogram_merge(&job->gathers, &team->shared->ranks[rank].gather_times);
+    }
+    make_times(options, bytes, team, &job->times);
+}
+
+/* -1 if memory is out. */
+static int make_jobs(const struct options *options, const struct layout_bytes *bytes,
+    struct team team, struct summary *summary)
+{
+    summary->jobs = calloc(options->jobs, sizeof(*summary->jobs));
+    team.values = calloc(options->steps, sizeof(*team.values));
+    if (summary->jobs == NULL || team.values == NULL) {
+        free(team.values);
+        return -1;
+    }
+    summary->num_jobs = options->jobs;
+    for (uint32_t i = 0; i < options->jobs; i++) {
+        team.first = i * options->ranks;
+        make_job(options, bytes, &team, &summary->jobs[i]);
+        histogram_merge(&summary->gathers, &summary->jobs[i].gathers);
+        add_times(&summary->jobs[i].times, i == 0, &summary->times);
+    }
+    free(team.values);
+    return 0;
 }
 
 void summary_make(const struct options *options, const struct model *model,
     const struct outcome *outcome, struct summary *ret_summary)
 {
-    struct summary summary = {.ok = false};
-    double *values = calloc(options->steps, sizeof(*values));
+    struct layout_bytes bytes = layout_bytes(options, model);
+    struct team team = {
+        .shared = outcome->shared, .count = options->ranks, .steps = options->steps};
+    struct summary summary = {.bytes = {.source = options->jobs * bytes.source,
+                                  .dynamic = options->jobs * bytes.dynamic,
+                                  .gathered = options->jobs * bytes.gathered,
+                                  .float8 = options->jobs * bytes.float8}};
+    bool failed = outcome->failed;
 
-    add_weights(model, &summary);
     if (outcome->shared != NULL) {
         add_ranks(outcome->shared, &summary);
     }
-    if (!outcome->failed && values != NULL) {
-        make_phases(options, model, outcome->shared, values, &summary);
+    if (!failed) {
+        failed = make_jobs(options, &bytes, team, &summary) != 0;
     }
-    free(values);
-    summary.ok = !outcome->failed && summary.mismatches == 0 && summary.checked_bytes > 0 &&
+    summary.ok = !failed && summary.counts.mismatches == 0 && summary.counts.checked_bytes > 0 &&
                  options->plant == PLANT_NONE;
     *ret_summary = summary;
+}
+
+void summary_done(struct summary *summary)
+{
+    free(summary->jobs);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The figures of a run, computed from what its ranks left: sums, and per phase the median over
- * the steps of the slowest rank's time. Called by main after the run.
+ * the steps of the slowest rank's time; for each job, and for all. Called by main after the run.
  */
 #ifndef F8BENCH_SUMMARY_H
 #define F8BENCH_SUMMARY_H
@@ -9,9 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "client/bench/layout.h"
 #include "client/bench/run.h"
 
-#define SUMMARY_MAX_PHASES 6
+#define SUMMARY_MAX_PHASES 7
 
 struct summary_phase {
     const char *name; /* a literal */
@@ -20,23 +21,47 @@ struct summary_phase {
     double memcpy_ratio; /* to plain memcpy, each step against its own; 0: it moves none */
 };
 
-struct summary {
-    bool ok;
-    uint64_t fp8_bytes;    /* gathered as float8, each step, without padding */
-    uint64_t source_bytes; /* of the full weights */
-    uint64_t wire_bytes;   /* gathered, each step, without padding */
+/* What ranks found, of a job or of all. */
+struct summary_counts {
     uint64_t checked_bytes;
     uint64_t mismatches;
-    const char *first; /* borrowed: from the outcome: the first mismatch; NULL: none */
-    double round_trips_per_bucket;
+    uint64_t gathers;  /* of buckets, by all ranks */
+    uint64_t received; /* messages, during gathers */
+    uint64_t syncs;    /* of each rank */
+};
+
+struct summary_times {
     double memcpy_gbps;
     double change_s; /* what the bench itself took to change the weights: not a phase */
     struct summary_phase phases[SUMMARY_MAX_PHASES];
     uint32_t num_phases;
 };
 
-/* A failed run has sums, but no phases. */
+struct summary_job {
+    struct summary_counts counts;
+    struct summary_times times;
+    struct histogram gathers; /* of a bucket at a rank, from asking until its data are there */
+};
+
+/*
+ * Of several jobs, bytes and counts are sums; each time and rate is that of the job where it is
+ * worst, as rates of jobs that take turns do not add up.
+ */
+struct summary {
+    bool ok;
+    struct layout_bytes bytes; /* moved in each step, without padding */
+    struct summary_counts counts;
+    struct summary_times times;
+    struct histogram gathers; /* of all jobs */
+    const char *first;        /* borrowed: from the outcome: the first mismatch; NULL: none */
+    double round_trips_per_bucket;
+    struct summary_job *jobs; /* owned; NULL of a run that failed */
+    uint32_t num_jobs;
+};
+
+/* A failed run has sums, but no phases. To be ended with summary_done. */
 void summary_make(const struct options *options, const struct model *model,
     const struct outcome *outcome, struct summary *ret_summary);
+void summary_done(struct summary *summary);
 
 #endif

@@ -116,24 +116,31 @@ json_t *program_ask_ctl(const char *socket, const char *command, const char *key
     return value;
 }
 
-/* Whether a group has gathered, with all ranks there. */
-static bool has_gathered(const char *socket, size_t ranks, pid_t *ret_pids)
+/* Whether this group has gathered, with all ranks there. */
+static bool has_gathered(const json_t *group, size_t ranks, pid_t *ret_pids)
 {
-    json_t *groups = program_ask_ctl(socket, "groups", "groups");
-    const json_t *group = json_array_get(groups, 0);
     const json_t *pids = json_object_get(group, "pids");
     bool gathered = json_integer_value(json_object_get(group, "gathers")) > 0;
     for (size_t r = 0; gathered && r < ranks; r++) {
         ret_pids[r] = (pid_t)json_integer_value(json_array_get(pids, r));
         gathered = ret_pids[r] > 0;
     }
+    return gathered;
+}
+
+static bool any_has_gathered(const char *socket, size_t ranks, pid_t *ret_pids)
+{
+    json_t *groups = program_ask_ctl(socket, "groups", "groups");
+    bool gathered = false;
+    for (size_t i = 0; !gathered && i < json_array_size(groups); i++)
+        gathered = has_gathered(json_array_get(groups, i), ranks, ret_pids);
     json_decref(groups);
     return gathered;
 }
 
 pid_t program_await_gathers(const char *socket, size_t ranks, pid_t *ret_pids)
 {
-    for (int i = 0; !has_gathered(socket, ranks, ret_pids); i++) {
+    for (int i = 0; !any_has_gathered(socket, ranks, ret_pids); i++) {
         ck_assert_msg(i < 6000, "nothing is gathered at %s", socket);
         (void)poll(NULL, 0, 10);
     }

@@ -36,9 +36,9 @@ struct way {
     bool pre_gather, no_precompute, power_of_two;
 };
 
-static bool is_static(const struct way *way)
+static bool is_flavour(const struct way *way, const char *flavour)
 {
-    return strcmp(way->flavour, "static") == 0;
+    return strcmp(way->flavour, flavour) == 0;
 }
 
 static uint64_t element_size(const struct way *way, size_t weight)
@@ -104,16 +104,15 @@ static const char *string(const json_t *object, const char *key)
 }
 
 /* The phases that there must be, and nothing else; each with figures that can be. */
-static void check_phases(const json_t *report, bool precompute)
+static void check_phases(const json_t *report, const char *more)
 {
-    static const char *const names[] = {
-        "gather", "send", "post_gather", "release", "total", "precompute"};
+    const char *const names[] = {"gather", "post_gather", "total", "send", "release", more};
     const json_t *phases = json_object_get(report, "phases");
-    size_t count = precompute ? 6 : 5;
+    size_t count = more ? 6 : 5;
     ck_assert_uint_eq(json_object_size(phases), count);
     for (size_t i = 0; i < count; i++) {
         const json_t *phase = json_object_get(phases, names[i]);
-        bool moves = strcmp(names[i], "send") != 0 && strcmp(names[i], "release") != 0;
+        bool moves = i < 3 || strcmp(names[i], "precompute") == 0;
         ck_assert_uint_eq(json_object_size(phase), 3);
         ck_assert_msg(number(phase, "median_s") > 0, "%s takes no time", names[i]);
         ck_assert_msg((number(phase, "gbps") > 0) == moves, "%s", names[i]);
@@ -139,7 +138,9 @@ static void check_report(const json_t *report, const struct way *way, unsigned s
     ck_assert_double_eq(number(report, "round_trips_per_bucket"), way->pre_gather ? 2 : 1);
     ck_assert(number(report, "memcpy_gbps") > 0);
     ck_assert_str_eq(string(report, "daemon_version"), F8_VERSION);
-    check_phases(report, !is_static(way) && !way->no_precompute);
+    ck_assert_uint_eq(integer(report, "syncs"), is_flavour(way, "delayed") ? steps : 0);
+    bool precompute = is_flavour(way, "dynamic") && !way->no_precompute;
+    check_phases(report, is_flavour(way, "delayed") ? "sync" : (precompute ? "precompute" : NULL));
 }
 
 /* Runs f8bench in that way; what it reports. */
@@ -173,12 +174,12 @@ static void check_tiny(const struct way *way)
 /* Every flavour, format and type with this number of ranks; places and switches in turn. */
 START_TEST(test_ways)
 {
-    static const char *const flavours[] = {"dynamic", "static"};
+    static const char *const flavours[] = {"dynamic", "delayed", "static"};
     static const char *const formats[] = {"e4m3fn", "e5m2"};
     static const char *const dtypes[] = {"float32", "bfloat16", "float16"};
     static const unsigned slots[] = {0, 2, 3};
     unsigned ranks = (unsigned)_i;
-    for (unsigned i = 0; i < 12; i += WAYS_STEP) {
+    for (unsigned i = 0; i < 18; i += WAYS_STEP) {
         unsigned turn = i + 5 * ranks;
         check_tiny(&(struct way){.ranks = ranks,
             .flavour = flavours[i / 6],
@@ -319,7 +320,18 @@ static const struct {
     {"run --ranks", 2, "--ranks: a value is missing"},
     {"run --steps -1", 2, "--steps -1: must be a number"},
     {"run --steps 3x", 2, "--steps 3x: must be a number"},
-    {"run --flavour delayed", 2, "--flavour delayed: must be one of dynamic static"},
+    {"run --flavour late", 2, "--flavour late: must be one of dynamic delayed static"},
+    {"run --history 3", 2, "--history 3: only --flavour delayed has one"},
+    {"run --history-algorithm most-recent", 2, "only --flavour delayed has one"},
+    {"run --flavour delayed --history 1025", 2, "--history 1025: must be a number from 1 to 1024"},
+    {"run --mesh 2x2", 2, "--mesh 2x2: must be dp=D,tp=T with D x T ranks, 1 to 256 of them"},
+    {"run --mesh dp=2,tp=0", 2, "--mesh dp=2,tp=0: must be"},
+    {"run --mesh dp=2,tp=2x", 2, "--mesh dp=2,tp=2x: must be"},
+    {"run --mesh dp=16,tp=17", 2, "--mesh dp=16,tp=17: must be"},
+    {"run --mesh dp=2,tp=2 --ranks 3", 2, "--ranks 3: --mesh dp=2,tp=2 has 4"},
+    {"run --mesh dp=2,tp=2 --hsdp 2", 2, "--hsdp 2: cannot go with --mesh dp=2,tp=2"},
+    {"run --ranks 5 --hsdp 2", 2, "--hsdp 2: 5 ranks are not as many in each group"},
+    {"run --jobs 65", 2, "--jobs 65: must be a number from 1 to 64"},
     {"run --fp8 e4m3", 2, "--fp8 e4m3: must be one of e4m3fn e5m2"},
     {"run --dtype float64", 2, "--dtype float64: must be one of"},
     {"run --slots 1", 2, "--slots 1: gathering ahead by one needs at least 2"},

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <glob.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +19,9 @@
 
 #define RANKS 3
 
-/* So many steps that no machine is through with them before the fault. */
-#define RUN "run --json --model tiny --ranks 3 --steps 100000"
+/* So many steps that no machine is through with them before the fault; and, as the daemon stores
+   the state of delayed weights, the most that can be left behind. */
+#define RUN "run --json --model tiny --flavour delayed --steps 100000 --ranks 3"
 
 /* A run in its midst, with a folder of its own for what it makes. */
 struct scene {
@@ -42,14 +44,19 @@ static void await_socket(const struct scene *scene, char *socket, size_t size)
     globfree(&found);
 }
 
-static void begin(struct scene *scene)
+static void begin_with(struct scene *scene, const char *arguments)
 {
     char socket[128];
     *scene = (struct scene){.directory = "/tmp/f8test-XXXXXX"};
     ck_assert_ptr_nonnull(mkdtemp(scene->directory));
-    program_start(&scene->bench, F8_TEST_BENCH, scene->directory, RUN);
+    program_start(&scene->bench, F8_TEST_BENCH, scene->directory, "%s", arguments);
     await_socket(scene, socket, sizeof(socket));
     scene->daemon = program_await_gathers(socket, RANKS, scene->ranks);
+}
+
+static void begin(struct scene *scene)
+{
+    begin_with(scene, RUN);
 }
 
 static void assert_gone(pid_t pid)
@@ -81,6 +88,27 @@ START_TEST(test_rank_dies)
     (void)snprintf(
         error, sizeof(error), "rank %d (pid %d) was ended by signal 9", _i, (int)scene.ranks[_i]);
     ck_assert_int_eq(kill(scene.ranks[_i], SIGKILL), 0);
+    end(&scene, 1, error);
+}
+END_TEST
+
+/* Where a death breaks more than one group, or there are others that it does not touch. */
+static const char *const arrangements[] = {
+    "run --json --model tiny --steps 100000 --mesh dp=3,tp=2",
+    "run --json --model tiny --steps 100000 --flavour delayed --mesh dp=3,tp=2",
+    "run --json --model tiny --steps 100000 --flavour delayed --ranks 6 --hsdp 2",
+    RUN " --jobs 2",
+};
+
+START_TEST(test_rank_among_groups_dies)
+{
+    struct scene scene;
+    char error[96];
+    bool jobs = strstr(arrangements[_i], "--jobs") != NULL;
+    begin_with(&scene, arrangements[_i]);
+    (void)snprintf(error, sizeof(error), "%s (pid %d) was ended by signal 9",
+        jobs ? ": rank 1" : "", (int)scene.ranks[1]);
+    ck_assert_int_eq(kill(scene.ranks[1], SIGKILL), 0);
     end(&scene, 1, error);
 }
 END_TEST
@@ -145,6 +173,7 @@ START_TEST(test_socket)
         daemon.socket);
     program_expect(&bench, 0);
     program_done(&bench);
+    test_daemon_drop_states(&daemon); /* which are not f8bench's to take away */
     test_daemon_stop(&daemon);
 }
 END_TEST
@@ -165,6 +194,7 @@ START_TEST(test_daemon_of_others_dies)
     for (int r = 0; r < RANKS; r++)
         assert_gone(ranks[r]);
     test_daemon_restart(&daemon, NULL);
+    test_daemon_drop_states(&daemon); /* which are not f8bench's to take away */
     test_daemon_stop(&daemon);
 }
 END_TEST
@@ -197,6 +227,8 @@ int main(void)
     TCase *cases = tcase_create("faults");
     tcase_set_timeout(cases, 120);
     tcase_add_loop_test(cases, test_rank_dies, 0, RANKS);
+    tcase_add_loop_test(cases, test_rank_among_groups_dies, 0,
+        (int)(sizeof(arrangements) / sizeof(arrangements[0])));
     tcase_add_test(cases, test_daemon_dies);
     tcase_add_loop_test(cases, test_interrupted, 0, 3);
     tcase_add_test(cases, test_bench_dies);
