@@ -293,7 +293,8 @@ START_TEST(names_are_unique_in_the_amax_group)
     ask_stages(0, MESH_RANKS, ask_seal_plain);
     mesh_ok(&mesh, 0, MESH_RANKS, ids);
     mesh_ask_all(&mesh, ask_seal_plain, ids);
-    refused_everywhere(0, MESH_RANKS, F8_EEXIST, _i == 0 ? "b1" : "w1");
+    refused_everywhere(
+        0, MESH_RANKS, _i == 0 ? F8_EINVAL : F8_EEXIST, _i == 0 ? "bucket b1" : "w1");
 }
 END_TEST
 

@@ -126,7 +126,10 @@ F8__Request *fake_receive(int fd, int *ret_memfd)
         close(memfd);
     F8__Request *request = f8__request__unpack(NULL, (size_t)length, packet);
     must(request != NULL, "the client sent no request");
-    return request;
+    if (request->body_case != F8__REQUEST__BODY_GOODBYE)
+        return request;
+    fake_free(request); /* the end, said in good order */
+    return NULL;
 }
 
 void fake_free(F8__Request *request)
@@ -380,8 +383,7 @@ static bool serve_once(
         withheld[(*num_withheld)++] = request;
         return true;
     }
-    if (request->body_case != F8__REQUEST__BODY_RELEASE &&
-        request->body_case != F8__REQUEST__BODY_GOODBYE)
+    if (request->body_case != F8__REQUEST__BODY_RELEASE)
         answer(daemon, fd, request);
     fake_free(request);
     return true;

@@ -79,7 +79,7 @@ void fake_await_go(struct fake_daemon *daemon);
 void fake_loaded(struct fake_daemon *daemon);
 void fake_await_loaded(struct fake_daemon *daemon);
 
-/* The next request, to be freed with fake_free; NULL at the end of the connection. */
+/* The next request, to be freed with fake_free; NULL at a goodbye or the connection's end. */
 F8__Request *fake_receive(int fd, int *ret_memfd);
 void fake_free(F8__Request *request);
 
