@@ -6,6 +6,7 @@
 #include "daemon/collective_private.h"
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -210,6 +211,19 @@ static void drop_imports(struct group *group)
     }
 }
 
+/*
+ * Registering left arrays that were to grow, and a list for each rank. Much of it is freed memory
+ * amid what stays, which only trimming gives back: seals are rare, and lists can be long.
+ */
+static void trim(struct group *group)
+{
+    weights_trim(group->list);
+    for (uint32_t r = 0; r < group->world_size; r++)
+        if (group->members[r])
+            member_trim(group->members[r]);
+    (void)malloc_trim(0);
+}
+
 static void end_seal(struct collective *collective, int status)
 {
     struct group *group = collective->group;
@@ -225,8 +239,10 @@ static void end_seal(struct collective *collective, int status)
     if (status == F8_OK && group->state == GROUP_FORMING)
         group->state = GROUP_SEALED;
     round_finished(collective->rounds, status);
-    if (status == F8_OK)
+    if (status == F8_OK) {
+        trim(group);
         hand_over(collective);
+    }
     collective_settle(collective);
 }
 

@@ -103,6 +103,21 @@ int member_reserve(struct member *member, uint32_t count)
     return F8_OK;
 }
 
+void member_trim(struct member *member)
+{
+    uint32_t count = member->list->num_weights;
+    if (count == 0 || count == member->shards_capacity)
+        return;
+    struct shard *shards = realloc(member->shards, count * sizeof(*shards));
+    if (!shards)
+        return; /* as good, only larger */
+    member->shards = shards;
+    member->shards_capacity = count;
+    uint64_t *versions = realloc(member->versions, count * sizeof(*versions));
+    if (versions)
+        member->versions = versions;
+}
+
 void member_set_shard(
     struct member *member, uint32_t weight, struct region *region, uint64_t offset)
 {

@@ -197,6 +197,9 @@ uint32_t group_present(const struct group *group);
 /* Room for the shards and versions of `count` weights, new ones zeroed. F8_ENOMEM. */
 int member_reserve(struct member *member, uint32_t count);
 
+/* Gives back the room that no further registration will need. */
+void member_trim(struct member *member);
+
 /* Puts a shard, with a new reference to its region. */
 void member_set_shard(
     struct member *member, uint32_t weight, struct region *region, uint64_t offset);

@@ -245,6 +245,20 @@ void weights_truncate(struct weight_list *list, uint32_t num_weights, uint32_t n
         names_remove(&list->weight_names, list->weights[--list->num_weights].name);
 }
 
+void weights_trim(struct weight_list *list)
+{
+    void *weights = realloc(list->weights, list->num_weights * sizeof(*list->weights));
+    if (weights) {
+        list->weights = weights;
+        list->weights_capacity = list->num_weights;
+    }
+    void *buckets = realloc(list->buckets, list->num_buckets * sizeof(*list->buckets));
+    if (buckets) {
+        list->buckets = buckets;
+        list->buckets_capacity = list->num_buckets;
+    }
+}
+
 int weights_check_complete(const struct weight_list *list, struct reason *reason)
 {
     if (list->num_buckets == 0)

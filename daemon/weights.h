@@ -83,6 +83,9 @@ int weights_add_bucket(
 /* Drops all but the first `num_weights` weights and `num_buckets` buckets. */
 void weights_truncate(struct weight_list *list, uint32_t num_weights, uint32_t num_buckets);
 
+/* Gives back the room that no further weight or bucket will need. */
+void weights_trim(struct weight_list *list);
+
 /* Whether every weight is in a bucket and there is one at all. F8_EINVAL. */
 int weights_check_complete(const struct weight_list *list, struct reason *reason);
 

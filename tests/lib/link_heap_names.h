@@ -3,6 +3,7 @@
 #ifndef F8_TESTS_LINK_HEAP_NAMES_H
 #define F8_TESTS_LINK_HEAP_NAMES_H
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
