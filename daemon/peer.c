@@ -70,12 +70,18 @@ static bool is_exiting(uint32_t pid)
     return flags & PF_EXITING;
 }
 
+static bool has_ended(const struct peer *peer)
+{
+    struct pollfd poll_fd = {.fd = peer->pidfd, .events = POLLIN};
+    return poll(&poll_fd, 1, 0) > 0;
+}
+
 bool peer_is_dying(const struct peer *peer)
 {
     if (peer->pidfd < 0)
         return false;
-    struct pollfd poll_fd = {.fd = peer->pidfd, .events = POLLIN};
-    return poll(&poll_fd, 1, 0) > 0 || is_exiting(peer->pid);
+    /* Asked again at the end: it may end, and be reaped, while its file is being read. */
+    return has_ended(peer) || is_exiting(peer->pid) || has_ended(peer);
 }
 
 static bool in_group(const struct peer *peer, int socket, gid_t gid)
