@@ -48,8 +48,9 @@ int toy_rank_join(struct toy_rank *toy, const struct toy_job *job, uint32_t rank
     int status = say(toy, f8_connect(&options, &toy->client), "f8_connect");
     if (status != F8_OK)
         return status;
+    const char *group = job->group ? job->group : "dp";
     return say(
-        toy, f8_group_join(toy->client, "dp", rank, job->ranks, &toy->group), "f8_group_join");
+        toy, f8_group_join(toy->client, group, rank, job->ranks, &toy->group), "f8_group_join");
 }
 
 /* Every rank gets the same lists; a shard is a whole chunk, though its last rows may not count. */
