@@ -26,23 +26,56 @@ static void early_free(struct early *early)
     free(early);
 }
 
-/* The entry of the pair, made at its first use and kept, so that later steps allocate nothing. */
+/* Back to the spare ones, which stand in order of their room: the first that fits fits best. */
+static void spare_early(struct collective *collective, struct early *early)
+{
+    struct early **place = &collective->spare_earlies;
+    while (*place && (*place)->max_tasks < early->max_tasks)
+        place = &(*place)->next_spare;
+    early->next_spare = *place;
+    *place = early;
+}
+
+static struct early *new_early(uint32_t max_tasks)
+{
+    struct early *early = calloc(1, sizeof(*early));
+    if (!early)
+        return NULL;
+    early->max_tasks = max_tasks;
+    early->tasks = calloc(max_tasks, sizeof(*early->tasks));
+    if (early->tasks)
+        return early;
+    early_free(early);
+    return NULL;
+}
+
+/* A spare one if any fits, so that there are never more than were once open at the same time. */
+static struct early *take_early(struct collective *collective, uint32_t num_tasks)
+{
+    struct early **place = &collective->spare_earlies;
+    while (*place && (*place)->max_tasks < num_tasks)
+        place = &(*place)->next_spare;
+    struct early *early = *place;
+    if (!early)
+        return new_early(num_tasks);
+    *place = early->next_spare;
+    early->next_spare = NULL;
+    return early;
+}
+
+/* The entry of the pair, made at its first use and kept until its gather has ended. */
 static struct early *get_early(struct collective *collective, uint32_t rank, uint32_t bucket)
 {
     struct early **entry = &collective->earlies[early_index(collective, bucket, rank)];
     if (*entry)
         return *entry;
-    struct early *early = calloc(1, sizeof(*early));
+    struct early *early = take_early(collective, collective->group->list->buckets[bucket].count);
     if (!early)
         return NULL;
-    early->tasks = calloc(collective->group->list->buckets[bucket].count, sizeof(*early->tasks));
-    if (!early->tasks) {
-        early_free(early);
-        return NULL;
-    }
     early->collective = collective;
     early->rank = rank;
     early->bucket = bucket;
+    early->valid = false;
     *entry = early;
     return early;
 }
@@ -119,9 +152,15 @@ const struct backend_task *collective_early_task(
 void collective_forget_early(struct collective *collective, uint32_t bucket)
 {
     for (uint32_t r = 0; r < collective->group->world_size; r++) {
-        struct early *early = collective->earlies[early_index(collective, bucket, r)];
-        if (early)
-            early->valid = false;
+        struct early **entry = &collective->earlies[early_index(collective, bucket, r)];
+        struct early *early = *entry;
+        if (!early)
+            continue;
+        early->valid = false;
+        if (early->running)
+            continue;
+        *entry = NULL;
+        spare_early(collective, early);
     }
 }
 
@@ -180,6 +219,8 @@ void collective_drop_earlies(struct collective *collective)
 {
     for (uint32_t i = 0; i < collective->num_earlies; i++)
         early_free(collective->earlies[i]);
+    while (collective->spare_earlies)
+        early_free(take_early(collective, 0));
     free(collective->earlies);
     free(collective->cleanings);
     collective->earlies = NULL;

@@ -16,11 +16,16 @@ enum run_phase {
     RUN_CAST,     /* into the place */
 };
 
-/* A rank's early part of a gather. Task i is for weight first + i of the bucket. */
+/*
+ * A rank's early part of a gather. Task i is for weight first + i of the bucket. Tasks are large
+ * and most buckets are at rest, so pairs take one when they need it and give it back.
+ */
 struct early {
     struct backend_work work;
     struct collective *collective; /* borrowed: outlives it */
     struct backend_task *tasks;    /* owned: one a weight; an empty FILL: nothing was done */
+    struct early *next_spare;      /* borrowed: of the same collective */
+    uint32_t max_tasks;
     uint32_t rank, bucket;
     bool running;
     bool valid; /* tasks hold results for the gather to come */
@@ -82,8 +87,9 @@ struct collective {
     struct rounds *rounds;              /* owned */
     struct rounds *sealed;              /* owned: made by the seal, takes over when it ends */
     struct run run;
-    struct early **earlies;     /* owned: by bucket * world_size + rank, each made when needed */
-    struct cleaning *cleanings; /* owned: by place; NULL unless the group poisons */
+    struct early **earlies;      /* owned: by bucket * world_size + rank; NULL: at rest */
+    struct early *spare_earlies; /* owned: a list, the smallest first */
+    struct cleaning *cleanings;  /* owned: by place; NULL unless the group poisons */
     uint32_t num_earlies;
     struct amax_table table;
     uint32_t *entries; /* owned: by weight, its entry in the amax group's list, or AMAX_NONE; NULL

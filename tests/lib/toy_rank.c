@@ -48,8 +48,9 @@ int toy_rank_join(struct toy_rank *toy, const struct toy_job *job, uint32_t rank
     int status = say(toy, f8_connect(&options, &toy->client), "f8_connect");
     if (status != F8_OK)
         return status;
+    const char *group = job->group ? job->group : "dp";
     return say(
-        toy, f8_group_join(toy->client, "dp", rank, job->ranks, &toy->group), "f8_group_join");
+        toy, f8_group_join(toy->client, group, rank, job->ranks, &toy->group), "f8_group_join");
 }
 
 /* Every rank gets the same lists; a shard is a whole chunk, though its last rows may not count. */
@@ -58,12 +59,12 @@ static int register_lists(
 {
     const struct toy_job *job = &toy->job;
     uint32_t num_weights = job->buckets * job->weights;
-    char(*names)[32] = calloc(num_weights + job->buckets, sizeof(*names));
+    char(*names)[48] = calloc(num_weights + job->buckets, sizeof(*names));
     if (!names)
         return F8_ENOMEM;
     for (uint32_t i = 0; i < num_weights; i++) {
-        (void)snprintf(
-            names[i], sizeof(names[i]), "layers.%u.w%u", i / job->weights, i % job->weights);
+        (void)snprintf(names[i], sizeof(names[i]), "model.layers.%u.mlp.%u.weight",
+            i / job->weights, i % job->weights);
         weights[i] = (struct f8_weight_desc){.name = names[i],
             .ndim = 2,
             .shape = {job->rows, job->cols},
@@ -76,7 +77,7 @@ static int register_lists(
     }
     for (uint32_t i = 0; i < job->buckets; i++) {
         char *name = names[num_weights + i];
-        (void)snprintf(name, sizeof(*names), "layers.%u", i);
+        (void)snprintf(name, sizeof(*names), "model.layers.%u", i);
         buckets[i] = (struct f8_bucket_desc){.name = name,
             .first = i * job->weights,
             .count = job->weights,

@@ -13,6 +13,7 @@
 
 struct toy_job {
     const char *socket, *name; /* borrowed: from the test */
+    const char *group;         /* borrowed: from the test; NULL: dp */
     uint32_t ranks;
     uint32_t buckets, weights; /* weights a bucket */
     uint32_t rows, cols;       /* of each weight, bf16 */
