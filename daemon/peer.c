@@ -61,10 +61,7 @@ static bool is_exiting(uint32_t pid)
     if (!file)
         return errno == ENOENT;
     bool read = fgets(line, sizeof(line), file) != NULL;
-    bool gone = !read && errno == ESRCH; /* its parent collected it since the open */
     (void)fclose(file);
-    if (gone)
-        return true;
     /* The name in parentheses may hold anything; flags are the seventh field after it. */
     const char *fields = read ? strrchr(line, ')') : NULL;
     unsigned flags;
