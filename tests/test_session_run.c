@@ -360,6 +360,39 @@ START_TEST(versions_must_agree)
 END_TEST
 
 /* Shards belong to the daemon while a request on them is open. */
+static uint64_t stale_gathers(void)
+{
+    const struct group *group = registry_jobs(rooms.context.registry)->groups;
+    uint64_t stale = 0;
+    for (uint32_t w = 0; w < group->list->num_weights; w++)
+        stale += group->scalings[w].stale;
+    return stale;
+}
+
+/* What changes no values raises nothing; what changes them without a precompute is counted. */
+START_TEST(only_changed_values_are_stale)
+{
+    static const bool none[NUM_BUCKETS] = {false};
+    fill(1);
+    seal(none, 0, false);
+    changed();
+    precompute();
+    gather_each(0); /* evaluation, or accumulation: the same values again and again */
+    gather_each(1);
+    precompute(); /* all weights are frozen: nothing has changed since */
+    gather_each(0);
+    ck_assert_uint_eq(stale_gathers(), 0);
+    for (int r = 0; r < RANKS; r++) /* the others are frozen */
+        ck_assert_int_eq(client_status(&ranks[r], ask_changed(&ranks[r], 0, 1)), F8_OK);
+    precompute();
+    gather_each(0);
+    ck_assert_uint_eq(stale_gathers(), 0);
+    changed();
+    gather_each(0);
+    ck_assert_uint_gt(stale_gathers(), 0);
+}
+END_TEST
+
 START_TEST(open_requests_keep_shards)
 {
     static const bool none[NUM_BUCKETS] = {false};
@@ -392,6 +425,7 @@ int main(void)
     tcase_add_test(tcase, one_slot);
     tcase_add_test(tcase, slots_and_own_places_poisoned);
     tcase_add_test(tcase, versions_must_agree);
+    tcase_add_test(tcase, only_changed_values_are_stale);
     tcase_add_test(tcase, open_requests_keep_shards);
     suite_add_tcase(suite, tcase);
 
