@@ -225,11 +225,14 @@ static const struct misuse rows[] = {
     {"moved while a gather is open", SEALED, move_while_open, F8_EBUSY,
         "f8_weight_move of weight 4 while its bucket layers.1 is being gathered", {0}},
     {"changed while a precompute is open", SEALED, changed_while_precomputing, F8_EBUSY,
-        "f8_changed of weight 2 of bucket layers.0 while a precompute of group dp is open: call f8_wait "
-        "first", {0}},
+        "f8_changed of weight 2 of bucket layers.0 while a precompute of group dp is open: call "
+        "f8_wait "
+        "first",
+        {0}},
     {"precompute while a gather is open", SEALED, precompute_while_gathering, F8_EBUSY,
         "f8_precompute of group dp while bucket layers.1 of group dp is being gathered: call "
-        "f8_post_gather first", {0}},
+        "f8_post_gather first",
+        {0}},
     {"bucket that is not there", SEALED, no_such_bucket, F8_EINVAL,
         "there is no bucket 4 in group dp, it has 4", {0}},
     {"weight that is not there", SEALED, no_such_weight, F8_EINVAL, "group dp has 8", {0}},
