@@ -18,14 +18,14 @@ static int compare(const void *a, const void *b)
 
 int names_add(struct names *names, const char *name, const char **ret_name)
 {
-    if (tfind(name, &names->tree, compare))
-        return F8_EEXIST;
     char *copy = strdup(name);
     if (!copy)
         return F8_ENOMEM;
-    if (!tsearch(copy, &names->tree, compare)) {
+    /* One way down the tree: it gives the name that was there, if it was. */
+    char **node = tsearch(copy, &names->tree, compare);
+    if (!node || *node != copy) {
         free(copy);
-        return F8_ENOMEM;
+        return node ? F8_EEXIST : F8_ENOMEM;
     }
     names->count++;
     *ret_name = copy;
