@@ -27,27 +27,16 @@ char *collective_describe(
     return buffer;
 }
 
-/* Appends to a reason, cutting what does not fit. */
-__attribute__((format(printf, 2, 3))) static void append(
-    struct reason *reason, const char *format, ...)
-{
-    size_t used = strlen(reason->text);
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(reason->text + used, REASON_SIZE - used, format, args);
-    va_end(args);
-    reason_trim(reason);
-}
-
 /* "rank 1 (pid 4711)", "rank 1 (pid 4711, not re-joined)", or "rank 1 (not there)". */
 static void append_rank(struct reason *reason, const struct group *group, uint32_t rank)
 {
     const struct member *there = group_member_of(group, rank);
     const struct member *member = there ? there : group->members[rank];
     if (member)
-        append(reason, "rank %u (pid %u%s)", rank, member->pid, there ? "" : ", not re-joined");
+        reason_append(
+            reason, "rank %u (pid %u%s)", rank, member->pid, there ? "" : ", not re-joined");
     else
-        append(reason, "rank %u (not there)", rank);
+        reason_append(reason, "rank %u (not there)", rank);
 }
 
 static void mismatch_text(
@@ -55,10 +44,10 @@ static void mismatch_text(
 {
     char wanted[NAME_TEXT], other[NAME_TEXT];
     append_rank(reason, group, cause->rank);
-    append(reason, " asked for %s where ",
+    reason_append(reason, " asked for %s where ",
         collective_describe(group, cause->kind, cause->bucket, wanted, sizeof(wanted)));
     append_rank(reason, group, cause->other_rank);
-    append(reason, " asked for %s, collective %" PRIu64 " of group %s",
+    reason_append(reason, " asked for %s, collective %" PRIu64 " of group %s",
         collective_describe(group, cause->other_kind, cause->other_bucket, other, sizeof(other)),
         cause->number, group->name);
 }
@@ -72,10 +61,10 @@ static void append_late(
     for (uint32_t r = 0; r < group->world_size; r++) {
         if (!round_missing(collective->rounds, cause->number, r))
             continue;
-        append(reason, "%s", separator);
+        reason_append(reason, "%s", separator);
         append_rank(reason, group, r);
         if (cause->kind == ROUND_GATHER && round_holds(collective->rounds, r, cause->bucket))
-            append(reason, " still holding it");
+            reason_append(reason, " still holding it");
         separator = ", ";
     }
 }
@@ -93,9 +82,9 @@ static void append_holders(
                 list->buckets[cause->bucket].shared ? list->buckets[b].shared : b == cause->bucket;
             if (!in_the_way || !round_holds(collective->rounds, r, b))
                 continue;
-            append(reason, "%s", separator);
+            reason_append(reason, "%s", separator);
             append_rank(reason, group, r);
-            append(reason, " holds %s", list->buckets[b].name);
+            reason_append(reason, " holds %s", list->buckets[b].name);
             separator = ", ";
         }
 }
@@ -105,18 +94,18 @@ static void overdue_text(
 {
     char what[NAME_TEXT];
     const struct group *group = collective->group;
-    append(reason, "the deadline of %s, collective %" PRIu64 " of group %s, passed: ",
+    reason_append(reason, "the deadline of %s, collective %" PRIu64 " of group %s, passed: ",
         collective_describe(group, cause->kind, cause->bucket, what, sizeof(what)), cause->number,
         group->name);
     if (cause->outside) {
-        append(reason, "it waited for the ranks of amax group %s",
+        reason_append(reason, "it waited for the ranks of amax group %s",
             group->amax_group ? group->amax_group->name : "?");
     } else if (cause->place) {
-        append(reason, "no place became free, ");
+        reason_append(reason, "no place became free, ");
         append_holders(reason, collective, cause);
     } else {
         append_late(reason, collective, cause);
-        append(reason, " did not ask for it");
+        reason_append(reason, " did not ask for it");
     }
 }
 
@@ -135,7 +124,7 @@ static void explain(
     case ROUND_RANK_DIED:
     case ROUND_RANK_LEFT:
         append_rank(reason, group, cause->rank);
-        append(reason, " %s; group %s is broken from collective %" PRIu64 " on",
+        reason_append(reason, " %s; group %s is broken from collective %" PRIu64 " on",
             cause->trouble == ROUND_RANK_DIED ? "died" : "left", group->name, cause->number);
         break;
     case ROUND_OTHER_GROUP:
@@ -182,11 +171,12 @@ static int version_mismatch(
     struct reason *reason = &collective->refusal;
     char what[NAME_TEXT];
     reason->text[0] = '\0';
-    append(reason, "weight %s: ", group->list->weights[weight].name);
+    reason_append(reason, "weight %s: ", group->list->weights[weight].name);
     append_rank(reason, group, rank);
-    append(reason, " is at version %" PRIu64 " where ", version_of(collective, rank, weight));
+    reason_append(
+        reason, " is at version %" PRIu64 " where ", version_of(collective, rank, weight));
     append_rank(reason, group, other);
-    append(reason, " is at version %" PRIu64 ", %s, collective %" PRIu64 " of group %s",
+    reason_append(reason, " is at version %" PRIu64 ", %s, collective %" PRIu64 " of group %s",
         version_of(collective, other, weight),
         collective_describe(group, round->kind, round->bucket, what, sizeof(what)), round->number,
         group->name);

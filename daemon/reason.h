@@ -43,4 +43,16 @@ __attribute__((format(printf, 3, 4))) static inline int reason_set(
     return status;
 }
 
+/* Goes on with the sentence; what does not fit is cut. */
+__attribute__((format(printf, 2, 3))) static inline void reason_append(
+    struct reason *reason, const char *format, ...)
+{
+    size_t used = strlen(reason->text);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(reason->text + used, sizeof(reason->text) - used, format, args);
+    va_end(args);
+    reason_trim(reason);
+}
+
 #endif

@@ -154,16 +154,12 @@ static double mib(uint64_t bytes)
 /* "; job a holds regions of 1.0 MiB and arenas of 2.0 MiB", for as many jobs as fit. */
 static void append_holdings(const struct registry *registry, uid_t uid, struct reason *reason)
 {
-    size_t used = strlen(reason->text);
-    for (const struct job *job = registry->jobs; job && used < REASON_SIZE; job = job->next)
+    for (const struct job *job = registry->jobs; job; job = job->next)
         if (job->uid == uid && job->region_bytes + job->arena_bytes > 0)
-            used += (size_t)snprintf(reason->text + used, REASON_SIZE - used,
-                "; job %s holds regions of %.1f MiB and arenas of %.1f MiB", job->name,
-                mib(job->region_bytes), mib(job->arena_bytes));
-    if (held_elsewhere(registry, uid) > 0 && used < REASON_SIZE)
-        (void)snprintf(reason->text + used, REASON_SIZE - used, "; stored states have %.1f MiB",
-            mib(held_elsewhere(registry, uid)));
-    reason_trim(reason);
+            reason_append(reason, "; job %s holds regions of %.1f MiB and arenas of %.1f MiB",
+                job->name, mib(job->region_bytes), mib(job->arena_bytes));
+    if (held_elsewhere(registry, uid) > 0)
+        reason_append(reason, "; stored states have %.1f MiB", mib(held_elsewhere(registry, uid)));
 }
 
 int registry_check_room(const struct registry *registry, uid_t uid, const char *what,
@@ -221,14 +217,6 @@ void registry_count(const struct registry *registry, struct registry_totals *ret
         }
     }
     *ret_totals = totals;
-}
-
-struct group *registry_group_of(const struct job *job, uint32_t id)
-{
-    struct group *group = job->groups;
-    while (group && group->id != id)
-        group = group->next;
-    return group;
 }
 
 struct group *registry_find_group(const struct job *job, const char *name)

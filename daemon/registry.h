@@ -162,9 +162,6 @@ void registry_discharge_arena(struct job *job, uint64_t bytes);
 
 void registry_count(const struct registry *registry, struct registry_totals *ret_totals);
 
-/* The group of that id in the job, or NULL. */
-struct group *registry_group_of(const struct job *job, uint32_t id);
-
 /* The group of that name, or NULL. */
 struct group *registry_find_group(const struct job *job, const char *name);
 
