@@ -71,6 +71,14 @@ int f8_capability(struct f8_client *client, const char *name, int *ret_has)
     return F8_OK;
 }
 
+int client_check_stream(const struct f8_client *client, const char *call, const void *stream)
+{
+    (void)client; /* none works on a device yet */
+    if (!stream)
+        return F8_OK;
+    return error_set(F8_EINVAL, "%s with stream %p: this client works on no device", call, stream);
+}
+
 void f8_close(struct f8_client *client)
 {
     if (!client)

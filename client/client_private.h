@@ -38,6 +38,9 @@ int client_enter(const struct f8_client *client);
 /* F8_EINVAL, saying so, unless `name` has 1 to 255 bytes; `what` it names is for the text. */
 int client_check_name(const char *what, const char *name);
 
+/* F8_EINVAL if `call` was given a stream though the client works on no device. */
+int client_check_stream(const struct f8_client *client, const char *call, const void *stream);
+
 /* region.c: unmaps and frees a region that is in no list. NULL is allowed. */
 void region_destroy(struct f8_region *region);
 

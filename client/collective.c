@@ -79,10 +79,12 @@ static int end_whole(
     return status;
 }
 
-static int start_whole(
-    struct f8_group *group, const struct whole *whole, int64_t deadline_ms, f8_ticket *ret_ticket)
+static int start_whole(struct f8_group *group, const struct whole *whole, int64_t deadline_ms,
+    void *stream, f8_ticket *ret_ticket)
 {
     int status = client_enter(group ? group->client : NULL);
+    if (status == F8_OK)
+        status = client_check_stream(group->client, whole->call, stream);
     if (status == F8_OK)
         status = group_check_sources(group, whole->call);
     if (status == F8_OK)
@@ -109,19 +111,19 @@ static int start_whole(
     return status;
 }
 
-int f8_precompute(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
+int f8_precompute(struct f8_group *group, int64_t deadline_ms, void *stream, f8_ticket *ret_ticket)
 {
-    return start_whole(group, &precompute, deadline_ms, ret_ticket);
+    return start_whole(group, &precompute, deadline_ms, stream, ret_ticket);
 }
 
 int f8_sync(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
 {
-    return start_whole(group, &sync, deadline_ms, ret_ticket);
+    return start_whole(group, &sync, deadline_ms, NULL, ret_ticket);
 }
 
 int f8_invalidate(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
 {
-    return start_whole(group, &invalidate, deadline_ms, ret_ticket);
+    return start_whole(group, &invalidate, deadline_ms, NULL, ret_ticket);
 }
 
 static uint64_t *find_ticket(struct f8_group *group, f8_ticket ticket)
@@ -150,9 +152,11 @@ static int check_ticket(struct f8_group *group, f8_ticket ticket)
     return status;
 }
 
-int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms)
+int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms, void *stream)
 {
     int status = check_ticket(group, ticket);
+    if (status == F8_OK)
+        status = client_check_stream(group->client, "f8_wait", stream);
     if (status != F8_OK)
         return status;
     struct channel_reply reply;
@@ -174,14 +178,14 @@ int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms)
     return reply.status;
 }
 
-int f8_test(struct f8_group *group, f8_ticket ticket, int *ret_done)
+int f8_test(struct f8_group *group, f8_ticket ticket, int *ret_done, void *stream)
 {
     int status = check_ticket(group, ticket);
     if (status != F8_OK)
         return status;
     bool done = channel_test(group->client->channel, ticket);
     if (done)
-        status = f8_wait(group, ticket, 0);
+        status = f8_wait(group, ticket, 0, stream);
     *ret_done = done;
     return status;
 }

@@ -91,14 +91,16 @@ static int check_copy(const struct f8_group *group, const struct bucket *bucket,
     return F8_OK;
 }
 
-int f8_copy_out(
-    struct f8_group *group, uint32_t bucket, enum f8_layout layout, void *dst, uint64_t size)
+int f8_copy_out(struct f8_group *group, uint32_t bucket, enum f8_layout layout, void *dst,
+    uint64_t size, void *stream)
 {
     struct bucket *b;
     int status = group_enter_bucket(group, bucket, &b);
     if (status != F8_OK)
         return status;
-    status = check_copy(group, b, layout, dst, size);
+    status = client_check_stream(group->client, "f8_copy_out", stream);
+    if (status == F8_OK)
+        status = check_copy(group, b, layout, dst, size);
     /* The copy reads without the lock: what it reads stays put while the bucket is held. */
     const struct bucket held = *b;
     pthread_mutex_unlock(&group->lock);

@@ -136,6 +136,17 @@ F8_API const char *f8_error_text(void);
 /* "0.1.0": the version of this library. A literal. */
 F8_API const char *f8_version(void);
 
+/*
+ * GPUs. A rank whose shards lie in CUDA device memory registers them with f8_region_share_pointer,
+ * and everything runs in the order of its streams: f8_pre_gather, f8_gather and f8_precompute read
+ * the shards after what `stream` has been given so far, and nothing waits for the device: after
+ * f8_post_gather and f8_wait it is `stream` that waits, so work that is put on it from then on
+ * finds the weights gathered, or may write the shards. f8_release says that the reads which
+ * `stream` has been given so far are the last. Views hold device addresses. A `stream` is a
+ * cudaStream_t or CUstream of the client's device, NULL the legacy default stream; on the host it
+ * is NULL. The CUDA driver is found when it is first needed; nothing here links to it.
+ */
+
 /* Settings of f8_connect. Zero-initialise; zero or NULL takes the default. */
 struct f8_connect_options {
     const char *socket; /* path; default $F8GATHERD_SOCKET, /run/f8gatherd/f8gatherd.sock, then
@@ -177,6 +188,27 @@ F8_API int f8_region_alloc(
  * (F_SEAL_SHRINK), not be hugetlb, and be readable; F8_EREGION names what is wrong.
  */
 F8_API int f8_region_share(struct f8_client *client, int memfd, struct f8_region **ret_region);
+
+/*
+ * The client works on CUDA device `device`, as this process numbers them, from now on: the daemon
+ * is told, and the events are made by which streams are ordered. f8_region_share_pointer does it by
+ * itself; a rank without any shard calls it, before it joins its first group. A second call for
+ * the same device does nothing. F8_ENOENT: no driver, no such device, or the daemon has no CUDA
+ * backend or not this device, and the text says why; F8_EBUSY: the client works on another
+ * device; F8_EORDER: it has joined a group.
+ */
+F8_API int f8_set_device(struct f8_client *client, int device);
+
+/*
+ * Registers `size` bytes of CUDA device memory at `pointer`, which the caller owns and must not
+ * free before f8_region_free or f8_close. What kind it is the library finds out: memory of
+ * cudaMalloc goes by its legacy IPC handle (which shares the whole allocation), memory of the VMM
+ * functions (such as PyTorch's expandable segments, of which one tensor may span several) by
+ * descriptors; these must have been made shareable as POSIX descriptors. F8_EREGION names what
+ * cannot be shared: memory pools (cudaMallocAsync), managed memory, host memory.
+ */
+F8_API int f8_region_share_pointer(
+    struct f8_client *client, const void *pointer, size_t size, struct f8_region **ret_region);
 
 /*
  * Gives a region back; its memory goes when no weight of this client uses it and no request reads
@@ -309,7 +341,8 @@ typedef uint64_t f8_ticket;
  * this group or of one whose weights name it, that is being gathered by this rank and not waited
  * for; F8_ELIMIT: 16 tickets are open.
  */
-F8_API int f8_precompute(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket);
+F8_API int f8_precompute(
+    struct f8_group *group, int64_t deadline_ms, void *stream, f8_ticket *ret_ticket);
 
 /*
  * Collective. Once a step, after the gathers: the amax that each delayed weight had in its last
@@ -326,26 +359,27 @@ F8_API int f8_invalidate(struct f8_group *group, int64_t deadline_ms, f8_ticket 
 
 /*
  * Waits for a ticket at most timeout_ms (F8_FOREVER: no limit). F8_OK or the collective's error;
- * either way the ticket is used up. F8_EDEADLINE from the timeout and F8_EINTR leave it open.
+ * either way the ticket is used up. F8_EDEADLINE from the timeout and F8_EINTR leave it open. On a
+ * device `stream` then waits for the collective.
  */
-F8_API int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms);
+F8_API int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms, void *stream);
 
 /* f8_wait without waiting: *ret_done tells whether it is done; if so its result is returned. */
-F8_API int f8_test(struct f8_group *group, f8_ticket ticket, int *ret_done);
+F8_API int f8_test(struct f8_group *group, f8_ticket ticket, int *ret_done, void *stream);
 
 /*
  * Optional, waits for nobody: says that this rank's shards of the bucket are final, so that its
  * part of the work can begin before the other ranks ask. f8_gather of the bucket must follow; an
  * error of the pre-gather is returned by it, or by f8_post_gather, and then the bucket is not held.
  */
-F8_API int f8_pre_gather(struct f8_group *group, uint32_t bucket);
+F8_API int f8_pre_gather(struct f8_group *group, uint32_t bucket, void *stream);
 
 /*
  * Collective. Asks for the gather of a bucket and returns once that is sent, so that a trainer
  * can run ahead. F8_EBUSY: this rank holds the bucket or has asked for it, or it holds or has asked
  * for as many shared buckets as there are slots.
  */
-F8_API int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_ms);
+F8_API int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_ms, void *stream);
 
 /* A gathered weight: read-only, valid until f8_release of its bucket (or rejoin, or close). */
 struct f8_view {
@@ -368,7 +402,7 @@ struct f8_view {
  * earlier use may be passed again and are refreshed. timeout_ms as for f8_wait.
  */
 F8_API int f8_post_gather(struct f8_group *group, uint32_t bucket, int timeout_ms,
-    struct f8_view *views, uint32_t num_views);
+    struct f8_view *views, uint32_t num_views, void *stream);
 
 /* Whether a gather is done, without waiting; f8_post_gather must still be called. */
 F8_API int f8_gather_test(struct f8_group *group, uint32_t bucket, int *ret_done);
@@ -386,7 +420,7 @@ F8_API int f8_view_check(struct f8_group *group, const struct f8_view *view);
  *
  * F8_EORDER: the bucket is not held by this rank (released twice, or not waited for).
  */
-F8_API int f8_release(struct f8_group *group, uint32_t bucket);
+F8_API int f8_release(struct f8_group *group, uint32_t bucket, void *stream);
 
 /*
  * Says that the values of `count` weights from index `first` on have changed (after the optimizer
@@ -420,9 +454,12 @@ enum f8_layout {
 F8_API int f8_copy_size(
     struct f8_group *group, uint32_t bucket, enum f8_layout layout, uint64_t *ret_size);
 
-/* Copies a held bucket into the caller's memory of `size` bytes. F8_EORDER if it is not held. */
-F8_API int f8_copy_out(
-    struct f8_group *group, uint32_t bucket, enum f8_layout layout, void *dst, uint64_t size);
+/*
+ * Copies a held bucket into the caller's memory of `size` bytes. F8_EORDER if it is not held. On a
+ * device dst is device memory, and the copies are put on `stream`.
+ */
+F8_API int f8_copy_out(struct f8_group *group, uint32_t bucket, enum f8_layout layout, void *dst,
+    uint64_t size, void *stream);
 
 /* Messages of this client since f8_connect, and its gathers: for benchmarks. */
 struct f8_traffic {

@@ -62,13 +62,15 @@ static int send_and_lock(
     return error_set(F8_ESTALE, "group %s was re-joined meanwhile", group->name);
 }
 
-int f8_pre_gather(struct f8_group *group, uint32_t bucket)
+int f8_pre_gather(struct f8_group *group, uint32_t bucket, void *stream)
 {
     struct bucket *b;
     int status = group_enter_bucket(group, bucket, &b);
     if (status != F8_OK)
         return status;
-    status = check_free(b, BUCKET_IDLE);
+    status = client_check_stream(group->client, "f8_pre_gather", stream);
+    if (status == F8_OK)
+        status = check_free(b, BUCKET_IDLE);
     uint64_t generation = group->generation;
     if (status == F8_OK)
         group_set_state(group, b, BUCKET_PRE_SENDING);
@@ -109,7 +111,7 @@ static int begin_gather(struct f8_group *group, struct bucket *bucket, int64_t d
     return status;
 }
 
-int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_ms)
+int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_ms, void *stream)
 {
     struct bucket *b;
     int status = group_enter_bucket(group, bucket, &b);
@@ -117,7 +119,9 @@ int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_ms)
         return status;
     enum bucket_state before = b->state;
     uint64_t generation = group->generation;
-    status = begin_gather(group, b, deadline_ms);
+    status = client_check_stream(group->client, "f8_gather", stream);
+    if (status == F8_OK)
+        status = begin_gather(group, b, deadline_ms);
     pthread_mutex_unlock(&group->lock);
     if (status != F8_OK)
         return status;
@@ -246,10 +250,12 @@ static int begin_post_gather(struct f8_group *group, uint32_t bucket, const stru
 }
 
 int f8_post_gather(struct f8_group *group, uint32_t bucket, int timeout_ms, struct f8_view *views,
-    uint32_t num_views)
+    uint32_t num_views, void *stream)
 {
     uint64_t id;
     int status = begin_post_gather(group, bucket, views, num_views, &id);
+    if (status == F8_OK)
+        status = client_check_stream(group->client, "f8_post_gather", stream);
     if (status != F8_OK)
         return status;
     struct channel_reply reply;
@@ -303,13 +309,16 @@ int f8_view_check(struct f8_group *group, const struct f8_view *view)
     return status;
 }
 
-int f8_release(struct f8_group *group, uint32_t bucket)
+int f8_release(struct f8_group *group, uint32_t bucket, void *stream)
 {
     struct bucket *b;
     int status = group_enter_bucket(group, bucket, &b);
     if (status != F8_OK)
         return status;
-    if (b->state == BUCKET_HELD) {
+    status = client_check_stream(group->client, "f8_release", stream);
+    if (status != F8_OK) {
+        /* The bucket stays held. */
+    } else if (b->state == BUCKET_HELD) {
         post_release(group, bucket);
         group_set_state(group, b, BUCKET_IDLE);
     } else {

@@ -74,14 +74,14 @@ static void measure_memcpy(struct rank *rank, uint32_t step)
 /* Waits for a collective of the amax group that was asked for with this status. */
 static int await(struct rank *rank, int status, f8_ticket ticket)
 {
-    return status == F8_OK ? f8_wait(rank->amax_group, ticket, F8_FOREVER) : status;
+    return status == F8_OK ? f8_wait(rank->amax_group, ticket, F8_FOREVER, NULL) : status;
 }
 
 static int precompute(struct rank *rank, uint32_t step)
 {
     double begin = shared_now();
     f8_ticket ticket = 0;
-    int status = f8_precompute(rank->amax_group, F8_DEFAULT_DEADLINE, &ticket);
+    int status = f8_precompute(rank->amax_group, F8_DEFAULT_DEADLINE, NULL, &ticket);
 
     status = await(rank, status, ticket);
     timed(rank, step, TIME_PRECOMPUTE, begin);
@@ -110,10 +110,10 @@ static int send(struct rank *rank, uint32_t step, uint32_t bucket)
 
     rank->asked[bucket] = begin;
     if (rank->run->options->pre_gather) {
-        status = f8_pre_gather(rank->group, bucket);
+        status = f8_pre_gather(rank->group, bucket, NULL);
     }
     if (status == F8_OK) {
-        status = f8_gather(rank->group, bucket, F8_DEFAULT_DEADLINE);
+        status = f8_gather(rank->group, bucket, F8_DEFAULT_DEADLINE, NULL);
     }
     timed(rank, step, TIME_SEND, begin);
     return status == F8_OK
@@ -128,7 +128,7 @@ static int wait_through(struct rank *rank, uint32_t step, uint32_t bucket, uint3
         const struct model_bucket *what = &rank->run->model->buckets[*waited];
         double begin = shared_now();
         int status = f8_post_gather(
-            rank->group, *waited, F8_FOREVER, &rank->views[what->first], what->count);
+            rank->group, *waited, F8_FOREVER, &rank->views[what->first], what->count, NULL);
         timed(rank, step, TIME_POST_GATHER, begin);
         if (status != F8_OK) {
             return rank_fail(rank, status, "gather", what->name);
@@ -141,7 +141,7 @@ static int wait_through(struct rank *rank, uint32_t step, uint32_t bucket, uint3
 static int release(struct rank *rank, uint32_t step, uint32_t bucket)
 {
     double begin = shared_now();
-    int status = f8_release(rank->group, bucket);
+    int status = f8_release(rank->group, bucket, NULL);
 
     timed(rank, step, TIME_RELEASE, begin);
     return status == F8_OK

@@ -178,19 +178,20 @@ static bool gather(struct rank *rank, uint32_t index, const struct step *step)
         weight->rows * row_bytes(step));
     if (!went(rank, f8_changed(rank->group, index, 1), "f8_changed") ||
         (step->number % 2 == 1 &&
-            !went(rank, f8_pre_gather(rank->group, index), "f8_pre_gather")) ||
-        !went(rank, f8_gather(rank->group, index, DEADLINE_MS), "f8_gather") ||
-        !went(rank, f8_post_gather(rank->group, index, F8_FOREVER, &view, 1), "f8_post_gather"))
+            !went(rank, f8_pre_gather(rank->group, index, NULL), "f8_pre_gather")) ||
+        !went(rank, f8_gather(rank->group, index, DEADLINE_MS, NULL), "f8_gather") ||
+        !went(
+            rank, f8_post_gather(rank->group, index, F8_FOREVER, &view, 1, NULL), "f8_post_gather"))
         return false;
     compare(rank, step, &view);
-    return went(rank, f8_release(rank->group, index), "f8_release");
+    return went(rank, f8_release(rank->group, index, NULL), "f8_release");
 }
 
 static bool sync(struct rank *rank)
 {
     f8_ticket ticket;
     return went(rank, f8_sync(rank->group, DEADLINE_MS, &ticket), "f8_sync") &&
-           went(rank, f8_wait(rank->group, ticket, F8_FOREVER), "f8_wait");
+           went(rank, f8_wait(rank->group, ticket, F8_FOREVER, NULL), "f8_wait");
 }
 
 /* The daemon's state of a weight, as operators see it. */

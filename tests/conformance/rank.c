@@ -173,14 +173,14 @@ static bool take(struct rank *rank, uint32_t bucket)
     const struct daemon_run *run = rank->run;
     const struct f8_bucket_desc *what = &rank->buckets[bucket];
     struct f8_view views[BUCKET_WEIGHTS];
-    int status = f8_post_gather(rank->group, bucket, F8_FOREVER, views, what->count);
+    int status = f8_post_gather(rank->group, bucket, F8_FOREVER, views, what->count, NULL);
     if (!went(rank, status, "f8_post_gather"))
         return false;
     for (uint32_t i = 0; i < what->count; i++) {
         size_t t = what->first + i;
         compare(run->tensors[t], &views[i], &run->verdicts[rank->rank * run->count + t]);
     }
-    return went(rank, f8_release(rank->group, bucket), "f8_release");
+    return went(rank, f8_release(rank->group, bucket, NULL), "f8_release");
 }
 
 /* Gathers the buckets first .. end-1 with as many under way as there are places for. */
@@ -189,7 +189,7 @@ static bool gather(struct rank *rank, uint32_t first, uint32_t end)
     uint32_t ahead = rank->run->slots > 0 ? rank->run->slots : end - first;
     for (uint32_t sent = first, taken = first; taken < end; taken++) {
         for (; sent < end && sent < taken + ahead; sent++)
-            if (!went(rank, f8_gather(rank->group, sent, DEADLINE_MS), "f8_gather"))
+            if (!went(rank, f8_gather(rank->group, sent, DEADLINE_MS, NULL), "f8_gather"))
                 return false;
         if (!take(rank, taken))
             return false;
@@ -200,8 +200,8 @@ static bool gather(struct rank *rank, uint32_t first, uint32_t end)
 static bool precompute(struct rank *rank)
 {
     f8_ticket ticket;
-    return went(rank, f8_precompute(rank->group, DEADLINE_MS, &ticket), "f8_precompute") &&
-           went(rank, f8_wait(rank->group, ticket, F8_FOREVER), "f8_wait");
+    return went(rank, f8_precompute(rank->group, DEADLINE_MS, NULL, &ticket), "f8_precompute") &&
+           went(rank, f8_wait(rank->group, ticket, F8_FOREVER, NULL), "f8_wait");
 }
 
 /* The in-gather path while no scale is set; then the batched one for the others. */

@@ -203,24 +203,24 @@ static int check(struct mesh_rank *rank, uint32_t step, uint32_t w, const struct
 static int gather(struct mesh_rank *rank, uint32_t step, uint32_t w)
 {
     struct f8_view view;
-    int status = step % 2 == 1 ? f8_pre_gather(rank->gathers, w) : F8_OK;
+    int status = step % 2 == 1 ? f8_pre_gather(rank->gathers, w, NULL) : F8_OK;
     if (status == F8_OK)
-        status = f8_gather(rank->gathers, w, 0);
+        status = f8_gather(rank->gathers, w, 0, NULL);
     if (status == F8_OK)
-        status = f8_post_gather(rank->gathers, w, F8_FOREVER, &view, 1);
+        status = f8_post_gather(rank->gathers, w, F8_FOREVER, &view, 1, NULL);
     if (mesh_rank_note(rank, status) != F8_OK)
         return status;
     status = check(rank, step, w, &view);
-    return status == F8_OK ? mesh_rank_note(rank, f8_release(rank->gathers, w)) : status;
+    return status == F8_OK ? mesh_rank_note(rank, f8_release(rank->gathers, w, NULL)) : status;
 }
 
 int mesh_rank_gather(struct mesh_rank *rank)
 {
-    int status = f8_gather(rank->gathers, 0, 0);
+    int status = f8_gather(rank->gathers, 0, 0, NULL);
     if (status == F8_OK)
-        status = f8_post_gather(rank->gathers, 0, F8_FOREVER, NULL, 0);
+        status = f8_post_gather(rank->gathers, 0, F8_FOREVER, NULL, 0, NULL);
     if (status == F8_OK)
-        status = f8_release(rank->gathers, 0);
+        status = f8_release(rank->gathers, 0, NULL);
     return mesh_rank_note(rank, status);
 }
 
@@ -231,7 +231,7 @@ static int whole(struct mesh_rank *rank, collective_fn *collective)
     f8_ticket ticket;
     int status = collective(rank->mesh, 0, &ticket);
     if (status == F8_OK)
-        status = f8_wait(rank->mesh, ticket, F8_FOREVER);
+        status = f8_wait(rank->mesh, ticket, F8_FOREVER, NULL);
     return mesh_rank_note(rank, status);
 }
 
