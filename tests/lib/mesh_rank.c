@@ -226,6 +226,11 @@ int mesh_rank_gather(struct mesh_rank *rank)
 
 typedef int collective_fn(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket);
 
+static int precompute(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
+{
+    return f8_precompute(group, deadline_ms, NULL, ret_ticket);
+}
+
 static int whole(struct mesh_rank *rank, collective_fn *collective)
 {
     f8_ticket ticket;
@@ -237,7 +242,7 @@ static int whole(struct mesh_rank *rank, collective_fn *collective)
 
 int mesh_rank_whole(struct mesh_rank *rank)
 {
-    return whole(rank, f8_precompute);
+    return whole(rank, precompute);
 }
 
 int mesh_rank_steps(struct mesh_rank *rank)
@@ -248,7 +253,7 @@ int mesh_rank_steps(struct mesh_rank *rank)
         fill(rank, step);
         status = mesh_rank_note(rank, f8_changed(rank->gathers, 0, MESH_WEIGHTS));
         if (status == F8_OK && rank->plan.mode == MESH_PRECOMPUTE)
-            status = whole(rank, f8_precompute);
+            status = whole(rank, precompute);
         for (uint32_t w = 0; w < MESH_WEIGHTS && status == F8_OK; w++)
             status = gather(rank, step, w);
         if (status == F8_OK && rank->plan.mode == MESH_DELAYED)
