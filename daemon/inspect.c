@@ -166,7 +166,7 @@ static void add_group(struct page *page, const struct group *group)
     info->weights = group->list ? group->list->num_weights : 0;
     info->buckets = group->list ? group->list->num_buckets : 0;
     info->slots = group->slots;
-    info->arena_bytes = group->arena ? group->arena->size : 0;
+    info->arena_bytes = group->arena_bytes;
     info->collectives = collective_completed(group);
     info->gathers = group->gathers;
     info->float8_bytes = group->float8_bytes;
