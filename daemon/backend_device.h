@@ -68,6 +68,14 @@ struct backend_map {
     struct reason reason;            /* F8_EREGION, F8_ENOMEM, F8_EIO */
 };
 
+/* A request to be told when what was to go has gone. The caller owns it until `finished`. */
+struct backend_fence {
+    /* F8_OK, or F8_EDEADLINE: something of it was still in use, and has been left alone for good.
+     */
+    void (*finished)(struct backend_fence *fence, int status);
+    void *owner;
+};
+
 /* ---- works ---- */
 
 /* An event of a client that a work waits for. */
@@ -100,9 +108,9 @@ struct backend_landing {
     uint32_t *amaxes;          /* result: by slot from first: the largest of all rows */
     struct f8k_counts *counts; /* result: totals since the reservation */
     uint64_t deadline_ms;      /* from the submit on: then the work has failed, F8_EDEADLINE */
-    void (*landed)(struct backend_landing *landing, int status);
+    void (*landed)(struct backend_landing *landing, int status); /* unless finished() failed */
     void *owner;
-    struct reason reason; /* if status < 0 */
+    struct reason reason; /* if status < 0, of landed() or of the work's finished() */
     /* The backend's own. */
     void *private_data;
 };
@@ -186,9 +194,14 @@ struct backend_device_ops {
     void (*unmap)(struct backend *backend, struct backend_mapping *mapping);
     /* Likewise. Communicators that work are kept for the linger of the configuration. */
     void (*free_arena)(struct backend *backend, struct device_arena *arena);
+    /* Finished when all that detach, unmap and free_arena were given before has gone: a client may
+     * then free the memory, and destroy the events, that it shared. */
+    void (*fence)(struct backend *backend, struct backend_fence *fence);
     /* Delivers what has ended, by calling finished() and landed(); on the loop, after wake(). */
     void (*collect)(struct backend *backend);
     void (*info)(struct backend *backend, struct backend_info *ret_info);
+    /* For how long the thread that calls CUDA has been in the same call; 0: in none. Its name. */
+    uint64_t (*busy_ms)(struct backend *backend, const char **ret_call);
 };
 
 /* ---- the module ---- */
@@ -196,7 +209,8 @@ struct backend_device_ops {
 /* What the daemon gives to the module. */
 struct backend_module_host {
     void (*wake)(void *context); /* any thread: collect() is to be called on the loop */
-    void (*log)(int level, const char *text); /* any thread; level as enum log_level */
+    void (*log)(void *context, int level, const char *text); /* any thread; enum log_level */
+    void (*closed)(void *context); /* from ops->free: nothing of the host is called any more */
     void *context;
     uint64_t linger_ms; /* for communicators */
 };

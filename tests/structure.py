@@ -44,6 +44,7 @@ ALLOWED = {
     "daemon/region": "open mapping",
     "daemon/arena": "open mapping",
     "daemon/backend": "open arena kernels",
+    "daemon/cuda": "open backend arena kernels",
     "daemon/mapping": "open",
     "daemon/config": "open",
     "daemon/log": "open",
@@ -81,6 +82,8 @@ def room_of(path):
     if folder == "tests":
         return None
     if folder == "daemon":
+        if len(path.parts) > 2:
+            return f"daemon/{path.parts[1]}"
         return ROOM_OF_FILE.get(f"daemon/{stem}", f"daemon/{stem.split('_')[0]}")
     if folder == "client" and len(path.parts) > 2:
         is_check = path.parts[1] == "bench" and stem in ("check", "check_delayed", "check_format")
