@@ -9,7 +9,8 @@ function(f8_add_sim_library target)
     cudasim_library(${target} SOURCES ${ARG_SOURCES} LIBS cudasim_cudart ${ARG_LIBS})
     target_compile_features(${target} PRIVATE cxx_std_17)
     # -x c++: compilers know the suffix .cu as a language of its own.
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-x;c++;-include;emulation.h;-Wno-unknown-pragmas>)
+    target_compile_options(${target} PRIVATE -x c++ -include emulation.h -Wno-unknown-pragmas
+        -fno-exceptions -fno-rtti)
 endfunction()
 
 # f8_add_cuda_test(NAME SOURCES files... LIBS targets... [ENVIRONMENT name=value...]): as
@@ -22,7 +23,10 @@ function(f8_add_cuda_test name)
     set_target_properties(${name} PROPERTIES BUILD_RPATH ${CUDASIM_LIB})
 endfunction()
 
-if(EXISTS ${CMAKE_SOURCE_DIR}/kernels/cuda/CMakeLists.txt)
-    file(GLOB F8_CUDA_KERNEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
-    f8_add_sim_library(f8kernels_cuda_sim SOURCES ${F8_CUDA_KERNEL_SOURCES})
-endif()
+# The kernels of this project, and their suites, which run on a GPU too (cuda.cmake).
+include(${CMAKE_SOURCE_DIR}/kernels/cuda/sources.cmake)
+f8_add_sim_library(f8kernels_cuda_sim SOURCES ${F8_CUDA_KERNEL_SOURCES} LIBS f8kernels)
+foreach(suite test_cuda_kernels test_cuda_scales)
+    f8_add_cuda_test(${suite}_sim SOURCES ../${suite}.c ../lib/cuda_cases.c ../lib/cuda_device.c
+        LIBS kernel_support f8kernels_cuda_sim)
+endforeach()
