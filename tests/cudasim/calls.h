@@ -12,6 +12,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* cudasim_enter for what works without a device: only looks at the process. */
 void cudasim_enter_anywhere(const char *function);
@@ -138,6 +139,7 @@ CUresult cudasim_vmm_properties(CUmemAllocationProp *ret, CUmemGenericAllocation
 CUresult cudasim_vmm_export(int *ret_fd, CUmemGenericAllocationHandle handle);
 CUresult cudasim_vmm_import(CUmemGenericAllocationHandle *ret, int fd, const char *what);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

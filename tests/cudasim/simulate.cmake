@@ -8,9 +8,8 @@ function(f8_add_sim_library target)
     set_source_files_properties(${ARG_SOURCES} PROPERTIES LANGUAGE CXX)
     cudasim_library(${target} SOURCES ${ARG_SOURCES} LIBS cudasim_cudart ${ARG_LIBS})
     target_compile_features(${target} PRIVATE cxx_std_17)
-    # -x c++: compilers know the suffix .cu as a language of its own.
-    target_compile_options(${target} PRIVATE -x c++ -include emulation.h -Wno-unknown-pragmas
-        -fno-exceptions -fno-rtti)
+    target_compile_options(${target} PRIVATE -include emulation.h -Wno-shadow
+        -Wno-unknown-pragmas -fno-exceptions -fno-rtti)
 endfunction()
 
 # f8_add_cuda_test(NAME SOURCES files... LIBS targets... [ENVIRONMENT name=value...]): as
