@@ -152,7 +152,7 @@ static void context_switch(struct context *from, const struct context *to)
 /* Six registers, and where to return to, under an address that nothing returns to. */
 static void context_start(struct context *context, char *stack)
 {
-    void **top = (void **)(stack + STACK_SIZE) - 2;
+    void **top = (void **)(stack + STACK_SIZE) - 1; /* aligned as by a call */
     *top = NULL;
     *--top = (void *)(uintptr_t)fiber_main;
     context->stack_pointer = top - 6;
