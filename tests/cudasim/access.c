@@ -161,6 +161,10 @@ static bool resolve(uintptr_t address, bool is_written)
 
 static void handle(int signal_number, siginfo_t *info, void *context)
 {
+    if (info->si_code == SI_KERNEL && current && current->kind == OPERATION_KERNEL)
+        cudasim_fault("misaligned access: \"%s\" on device %d takes 16 bytes or more at an address "
+                      "that is no multiple of their size",
+            current->what, current->device);
     if (info->si_code > 0 && resolve((uintptr_t)info->si_addr, is_write_fault(context)))
         return;
     const struct sigaction *old = &former[signal_number];
