@@ -93,6 +93,13 @@ pid_t child_peer(void (*function)(int socket), int *ret_socket)
     return pid;
 }
 
+void child_linger(int socket)
+{
+    char byte;
+    while (recv(socket, &byte, 1, 0) > 0) {
+    }
+}
+
 void child_join(pid_t pid, int status)
 {
     int got;

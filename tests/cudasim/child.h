@@ -34,6 +34,9 @@ void child_must_fault(void (*program)(void *argument), void *argument,
  */
 pid_t child_peer(void (*function)(int socket), int *ret_socket);
 
+/* In a peer: waits to be killed, or for the end of the one that started it. */
+void child_linger(int socket);
+
 /* In a program: waits for a peer, which must have ended with this status (128 + signal). */
 void child_join(pid_t pid, int status);
 
