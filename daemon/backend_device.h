@@ -55,7 +55,7 @@ struct backend_mapping;
 struct backend_map {
     enum backend_memory_kind kind;
     int32_t device; /* that the client is attached to */
-    uint32_t pid;
+    uint32_t pid; /* of the client */
     uint8_t handle[BACKEND_HANDLE_SIZE]; /* legacy */
     const int *fds;                      /* borrowed; VMM: num_chunks of them */
     const uint64_t *chunks;              /* borrowed; VMM: bytes of each allocation */
@@ -70,6 +70,7 @@ struct backend_map {
 
 /* A request to be told when what was to go has gone. The caller owns it until `finished`. */
 struct backend_fence {
+    uint32_t pid; /* of the client whose events and memory are meant; 0: everything, arenas too */
     /* F8_OK, or F8_EDEADLINE: something of it was still in use, and has been left alone for good.
      */
     void (*finished)(struct backend_fence *fence, int status);

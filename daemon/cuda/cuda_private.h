@@ -28,9 +28,12 @@ struct cuda_comms; /* comm.c: an arena's communicators */
 struct cuda_ring;  /* work.c: where an arena's works put their tables on one device */
 struct cuda_nccl;  /* nccl.c: libnccl.so.2 */
 
-/* For how long a command may wait for collectives, a stream be waited for before its things are
- * given up, and the end of the process be put off; milliseconds. */
+/* Milliseconds: for how long a command may hold up the queue until collectives have ended; what is
+ * to go may wait for the streams that use it; and the end of the thread may wait for both. */
 #define CUDA_QUIET_LIMIT_MS 30000
+#define CUDA_DRAIN_LIMIT_MS 600000
+#define CUDA_END_LIMIT_MS   10000
+#define CUDA_OPEN_LIMIT_MS  120000 /* for the driver to answer at all */
 
 /* No next tick: what the tick functions return when nothing is outstanding. */
 #define CUDA_NO_TICK UINT64_MAX
@@ -77,7 +80,8 @@ struct cuda_command {
     };
     int status;           /* result, for finished() */
     bool cancelled;       /* of a work: set under the queue's lock while it waits there */
-    uint64_t deadline_ms; /* when waiting for collectives ends; 0 while it has not begun */
+    uint64_t deadline_ms; /* of what is to go: when the wait for streams ends */
+    uint32_t pid;         /* of what is to go, and of a fence: 0 for arenas, and for all */
     /* Results of a work, added to its arena's figures on the loop: what the exchanges were. */
     uint32_t exchanges, copy_engine_exchanges;
 };
@@ -89,25 +93,34 @@ void cuda_finish(struct cuda *cuda, struct cuda_command *command, int status);
 
 struct cuda_queue {
     pthread_t thread;
-    bool has_thread;
     pthread_mutex_t lock;
     pthread_cond_t changed; /* CLOCK_MONOTONIC */
     /* Under the lock. */
     struct cuda_command *first, **end;
     struct cuda_completion *done, **done_end;
-    bool has_ended; /* the thread has nothing more to do */
+    bool has_opened; /* the thread has tried to open the devices: open_status, open_reason */
+    bool has_ended;  /* it has nothing more to do */
+    int open_status;
+    struct reason open_reason;
+    /* The thread's. */
+    struct cuda_command *head;               /* owned: waits for collectives; the queue stands */
+    struct cuda_command *going, **going_end; /* owned: FREE_ARENA ... that wait for streams */
+    uint64_t quiet_deadline_ms; /* of what waits for collectives now; 0: nothing does */
+    uint64_t going_after_ms;    /* until when it may not hold the queue up again */
     /* The loop's. */
+    struct cuda_command quit;
     struct cuda_command *spare; /* owned: commands for later use */
     /* What the device thread is in: 0 while it waits for commands. Read by the loop's watchdog. */
     _Atomic uint64_t busy_since_ms;
     _Atomic(const char *) busy_with; /* a literal */
 };
 
-/* Starts the thread, which first opens the devices; waits for that. F8_* of cuda_devices_open. */
+/* Starts the thread, which first opens the devices; waits for that. F8_* of cuda_devices_open;
+ * F8_EDEADLINE: the driver does not answer, and nothing of `cuda` may be freed. */
 int cuda_queue_start(struct cuda *cuda, struct reason *reason);
 
-/* Loop: after CUDA_QUIT has been queued. False if the thread does not end in CUDA_QUIET_LIMIT_MS,
- * and then nothing of `cuda` may be freed. */
+/* Loop: ends the thread once all that was queued has run. False if it does not end in time, and
+ * then nothing of `cuda` may be freed. */
 bool cuda_queue_stop(struct cuda *cuda);
 
 /* Loop: a zeroed command, or NULL. */
@@ -129,8 +142,11 @@ void cuda_beat(struct cuda *cuda, const char *what);
 /* Any thread: CLOCK_MONOTONIC in milliseconds. */
 uint64_t cuda_now_ms(void);
 
-/* Waits a little between two polls of a device; the queue's changes do not end it. */
+/* Waits a little between two polls of a device. */
 void cuda_poll_pause(void);
+
+/* Loop: calls what has ended. */
+void cuda_queue_collect(struct cuda *cuda);
 
 /* Any thread: one line in the daemon's log. */
 __attribute__((format(printf, 3, 4))) void cuda_log(
@@ -155,8 +171,7 @@ int cuda_devices_open(struct cuda *cuda, struct reason *reason);
 
 void cuda_devices_close(struct cuda *cuda);
 
-/* Makes it the current device, at first use with a context and a stream. Needs that no collective
- * runs only at first use: commands that may be the first wait for them. */
+/* Makes it the current device, at first use with a context and a stream: no collective runs. */
 int cuda_device_use(struct cuda *cuda, int32_t device, struct reason *reason);
 
 /* Makes an open device the current one. */
@@ -239,6 +254,7 @@ struct cuda_opened; /* an allocation of a client, opened once for all regions in
 
 struct backend_mapping {
     int32_t device;
+    uint32_t pid;
     uint64_t drain_need;        /* once it is to go */
     struct cuda_opened *opened; /* counted */
 };
@@ -257,6 +273,7 @@ struct cuda_arena_device {
     cudaStream_t stream;        /* non-blocking: all works of the arena on this device */
     cudaEvent_t done[BACKEND_NUM_DONE];
     cudaEvent_t tail; /* recorded at the end of each work, for arenas that come after */
+    cudaEvent_t mark; /* device.c's: recorded when a drain begins */
     /* The ranks on this device, ascending: row i of the tables is rank ranks[i]. */
     uint32_t *ranks; /* owned */
     uint32_t num_rows;
@@ -282,7 +299,7 @@ struct cuda_arena_device {
 struct cuda_arena {
     struct device_arena base; /* base.path, window and warm are comm.c's to set, in the reserve */
     struct cuda_arena *next;  /* of cuda.arenas */
-    char *name;               /* owned: as of the reservation; "" if it gave none */
+    char *name;               /* owned: as of the reservation; "" if it gave none: not to be kept */
     uint64_t size;            /* bytes; 0: of tables only */
     uint32_t ranks, slots;
     uint32_t *device_of_rank;          /* owned: index into devices */
