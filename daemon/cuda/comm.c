@@ -27,7 +27,7 @@ void cuda_nccl_open(struct cuda *cuda)
         }
         why = cuda->nccl->library.reason.text;
     }
-    (void)snprintf(cuda->nccl_reason, sizeof(cuda->nccl_reason), "%s", why);
+    (void)snprintf(cuda->nccl_reason, sizeof(cuda->nccl_reason), "%.127s", why);
     free(cuda->nccl);
     cuda->nccl = NULL;
 }
@@ -223,17 +223,23 @@ uint64_t cuda_comm_tick(struct cuda *cuda, uint64_t now_ms)
     uint64_t next = CUDA_NO_TICK;
     if (!cuda->nccl)
         return next;
+    struct cuda_kept *kept = cuda->kept;
+    if (now_ms < kept->next_look_ms) /* works may come much more often */
+        return kept->next_look_ms - now_ms;
+    kept->next_look_ms = 0;
     bool is_quiet = cuda_collectives_ended(cuda);
     if (!is_quiet) {
         look_for_errors(cuda);
         next = TICK_MS;
     }
-    if (cuda->kept->doomed && !cuda_comms_bury(cuda))
+    if (kept->doomed && !cuda_comms_bury(cuda))
         next = TICK_MS;
-    while (is_quiet && cuda->kept->first && cuda->kept->first->expires_ms <= now_ms)
-        cuda_comms_free(cuda, unlink_kept(cuda, &cuda->kept->first));
-    if (is_quiet && cuda->kept->first && cuda->kept->first->expires_ms - now_ms < next)
-        next = cuda->kept->first->expires_ms - now_ms;
+    if (next == TICK_MS)
+        kept->next_look_ms = now_ms + TICK_MS;
+    while (is_quiet && kept->first && kept->first->expires_ms <= now_ms)
+        cuda_comms_free(cuda, unlink_kept(cuda, &kept->first));
+    if (is_quiet && kept->first && kept->first->expires_ms - now_ms < next)
+        next = kept->first->expires_ms - now_ms;
     return next;
 }
 

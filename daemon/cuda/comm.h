@@ -43,6 +43,7 @@ struct cuda_comms {
 struct cuda_kept {
     struct cuda_comms *first;  /* owned: oldest first */
     struct cuda_comms *doomed; /* owned: failed ones, also while an arena still has them */
+    uint64_t next_look_ms;     /* of cuda_now_ms: when collectives are looked at again */
 };
 
 /* ---- for works: comm_exchange.c ---- */

@@ -44,6 +44,7 @@ struct cuda_landings {
     struct cuda_landing *spare; /* owned */
     uint32_t undelivered;       /* completions on their way to the loop */
     bool is_ending;             /* the last of those frees all this */
+    uint64_t next_look_ms;      /* the device thread's: when streams are looked at again */
 };
 
 /* With the lock: ends a landing with an error, unless it has ended. */

@@ -150,9 +150,17 @@ uint64_t cuda_results_tick(struct cuda *cuda, uint64_t now_ms)
     struct cuda_landings *landings = cuda->landings;
     if (!landings)
         return CUDA_NO_TICK;
+    if (now_ms < landings->next_look_ms) /* works may come much more often */
+        return landings->next_look_ms - now_ms;
     for (struct cuda_arena *arena = cuda->arenas; arena; arena = arena->next)
         if (has_outstanding(landings, arena))
             check_streams(cuda, arena);
     uint64_t next = check_deadlines(cuda, now_ms);
-    return next < LOOK_MS ? next : next == CUDA_NO_TICK ? CUDA_NO_TICK : LOOK_MS;
+    if (next == CUDA_NO_TICK) {
+        landings->next_look_ms = 0;
+        return next;
+    }
+    next = next < LOOK_MS ? next : LOOK_MS;
+    landings->next_look_ms = now_ms + next;
+    return next;
 }
