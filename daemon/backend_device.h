@@ -54,8 +54,8 @@ struct backend_mapping;
 /* A request to map it. The caller owns the struct and what it names until `finished`. */
 struct backend_map {
     enum backend_memory_kind kind;
-    int32_t device; /* that the client is attached to */
-    uint32_t pid; /* of the client */
+    int32_t device;                      /* that the client is attached to */
+    uint32_t pid;                        /* of the client */
     uint8_t handle[BACKEND_HANDLE_SIZE]; /* legacy */
     const int *fds;                      /* borrowed; VMM: num_chunks of them */
     const uint64_t *chunks;              /* borrowed; VMM: bytes of each allocation */
@@ -211,7 +211,11 @@ struct backend_device_ops {
 struct backend_module_host {
     void (*wake)(void *context); /* any thread: collect() is to be called on the loop */
     void (*log)(void *context, int level, const char *text); /* any thread; enum log_level */
-    void (*closed)(void *context); /* from ops->free: nothing of the host is called any more */
+    /* On the loop: whether anything is outstanding that finished() or landed() is to come for. */
+    void (*hold)(void *context, bool is_outstanding);
+    /* On the loop, from ops->free: nothing of the host is called any more. It does not come if a
+     * thread of the module's hangs in CUDA: then what is given here must stay. */
+    void (*closed)(void *context);
     void *context;
     uint64_t linger_ms; /* for communicators */
 };
@@ -225,7 +229,8 @@ struct backend_module {
     const char *version; /* F8_VERSION: must be the daemon's own */
     /*
      * Opens the devices. F8_ENOENT and a reason if there is nothing to work with: no driver, one
-     * that is too old, no device. ops->free ends it, when it has no clients or arenas any more.
+     * that is too old, no device. F8_EDEADLINE: the driver does not answer, and its thread may
+     * still call the host. ops->free ends it, when it has no clients or arenas any more.
      */
     int (*open)(const struct backend_module_host *host, struct backend **ret_backend,
         struct reason *reason);

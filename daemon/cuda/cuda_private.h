@@ -399,6 +399,14 @@ void cuda_comm_end(struct cuda *cuda);
 
 /* ---- the backend: module.c ---- */
 
+/*
+ * Loop: how many finished() and landed() are to come; while there are any, the loop runs on and
+ * the daemon's watchdog looks. module.c counts commands, and at a submit a landing that has
+ * landed() too; work.c's delivery of that calls cuda_release.
+ */
+void cuda_hold(struct cuda *cuda);
+void cuda_release(struct cuda *cuda);
+
 struct cuda {
     struct backend backend; /* must be first */
     struct backend_module_host host;
@@ -408,6 +416,7 @@ struct cuda {
     struct cuda_device *devices; /* owned */
     uint32_t num_devices;
     bool is_simulated;
+    uint32_t num_held; /* the loop's */
     pthread_mutex_t info_lock;
     struct backend_device_info *shown; /* owned: the loop's copy for cuda_info */
 

@@ -11,11 +11,34 @@
 
 #include "proto/status.h"
 
+/* ---- what is outstanding, on the loop ---- */
+
+void cuda_hold(struct cuda *cuda)
+{
+    if (cuda->num_held++ == 0)
+        cuda->host.hold(cuda->host.context, true);
+}
+
+void cuda_release(struct cuda *cuda)
+{
+    assert(cuda->num_held > 0);
+    if (--cuda->num_held == 0)
+        cuda->host.hold(cuda->host.context, false);
+}
+
+static bool has_own_landing(const struct backend_work *work)
+{
+    return work->steps && work->steps->landing && work->steps->landing->landed;
+}
+
 /* ---- ends of commands, on the loop ---- */
 
-static void deliver_work(struct backend_work *work, const struct cuda_command *command)
+static void deliver_work(
+    struct cuda *cuda, struct backend_work *work, const struct cuda_command *command)
 {
     work->submitted = false;
+    if (command->status < 0 && has_own_landing(work))
+        cuda_release(cuda); /* landed() does not come */
     if (work->steps && command->status == F8_OK) {
         struct device_arena *arena = work->steps->arena->device;
         arena->exchanges += command->exchanges;
@@ -24,12 +47,20 @@ static void deliver_work(struct backend_work *work, const struct cuda_command *c
     work->finished(work, command->status);
 }
 
+/* Whether there is a finished(). */
+static bool is_awaited(enum cuda_command_kind kind)
+{
+    return kind != CUDA_DETACH && kind != CUDA_UNMAP && kind != CUDA_FREE_ARENA;
+}
+
 static void deliver(struct cuda *cuda, struct cuda_completion *completion)
 {
     struct cuda_command *record =
         (struct cuda_command *)((char *)completion - offsetof(struct cuda_command, completion));
     struct cuda_command command = *record;
     cuda_command_free(cuda, record); /* first: finished() may be the next to ask for one */
+    if (is_awaited(command.kind))
+        cuda_release(cuda);
     switch (command.kind) {
     case CUDA_ATTACH:
         command.attach->finished(command.attach, command.status);
@@ -44,7 +75,7 @@ static void deliver(struct cuda *cuda, struct cuda_completion *completion)
         command.fence->finished(command.fence, command.status);
         break;
     case CUDA_WORK:
-        deliver_work(command.work, &command);
+        deliver_work(cuda, command.work, &command);
         break;
     default: /* the device thread has freed what it was about */
         break;
@@ -61,6 +92,8 @@ static struct cuda_command *new_command(struct backend *backend, enum cuda_comma
         abort();
     }
     command->completion.deliver = deliver;
+    if (is_awaited(kind))
+        cuda_hold(cuda);
     return command;
 }
 
@@ -77,6 +110,8 @@ static void module_submit(struct backend *backend, struct backend_work *work)
     work->cancelled = false;
     struct cuda_command *command = new_command(backend, CUDA_WORK);
     command->work = work;
+    if (has_own_landing(work))
+        cuda_hold(to_cuda(backend));
     cuda_queue_push(to_cuda(backend), command);
 }
 
@@ -188,11 +223,12 @@ static void module_free(struct backend *backend)
 {
     struct cuda *cuda = to_cuda(backend);
     struct backend_module_host host = cuda->host;
-    if (cuda_queue_stop(cuda))
-        free_cuda(cuda);
-    else
+    if (!cuda_queue_stop(cuda)) {
         cuda_log(cuda, LOG_LEVEL_ERROR, "the device thread does not end: it is in %s",
             atomic_load(&cuda->queue.busy_with));
+        return;
+    }
+    free_cuda(cuda);
     host.closed(host.context);
 }
 
