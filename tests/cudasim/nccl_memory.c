@@ -92,6 +92,10 @@ static bool piece_read(const struct segment_piece *piece, uint64_t offset, char 
         return false;
     while (bytes > 0) {
         ssize_t got = pread(fd, to, bytes, (off_t)(piece->offset + offset));
+        if (got < 0 && errno == EFAULT) { /* another operation has ended, and closed the range */
+            cudasim_allow(to, bytes, true);
+            continue;
+        }
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
