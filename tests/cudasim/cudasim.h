@@ -19,6 +19,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 #define CUDASIM_MAX_DEVICES 16
 #define CUDASIM_GRANULARITY ((size_t)2 << 20)
@@ -168,6 +169,7 @@ void cudasim_warp(const char *where, uint32_t mask, uint64_t value, uint64_t ret
 
 uint32_t cudasim_lane(void);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif
