@@ -88,6 +88,7 @@ static void deliver(struct cuda *cuda, struct cuda_completion *completion)
     (void)pthread_mutex_unlock(&landings->lock);
     if (is_last)
         landings_free(cuda);
+    cuda_release(cuda);
     landing->landed(landing, status);
 }
 

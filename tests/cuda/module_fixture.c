@@ -23,7 +23,7 @@
 struct backend *module_backend;
 
 static int wake_fd = -1;
-static bool has_closed;
+static bool has_closed, is_outstanding;
 static void *shards[MAX_SHARDS];
 static unsigned num_shards;
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -50,6 +50,13 @@ static void on_log(void *context, int level, const char *text)
     (void)pthread_mutex_unlock(&log_lock);
 }
 
+static void on_hold(void *context, bool outstanding)
+{
+    (void)context;
+    ck_assert(is_outstanding != outstanding);
+    is_outstanding = outstanding;
+}
+
 static void on_closed(void *context)
 {
     (void)context;
@@ -68,7 +75,12 @@ void module_open(uint64_t linger_ms)
 {
     struct reason reason = {""};
     struct backend_module_host host = {
-        .wake = on_wake, .log = on_log, .closed = on_closed, .linger_ms = linger_ms};
+        .wake = on_wake,
+        .log = on_log,
+        .hold = on_hold,
+        .closed = on_closed,
+        .linger_ms = linger_ms};
+    is_outstanding = false;
     log_used = 0;
     log_text[0] = '\0';
     has_closed = false;
@@ -85,6 +97,7 @@ void module_open(uint64_t linger_ms)
 
 void module_close(void)
 {
+    ck_assert(!is_outstanding);
     backend_free(module_backend);
     for (unsigned waited = 0; !has_closed && waited < MODULE_PATIENCE_MS; waited += 10)
         (void)poll(NULL, 0, 10);
