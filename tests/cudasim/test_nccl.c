@@ -61,8 +61,8 @@ START_TEST(all_gather_in_place)
 END_TEST
 
 /* Each rank's four uint32, reduced into the place behind them. */
-static void all_reduce(ncclDataType_t type, ncclRedOp_t operation, const uint32_t values[RANKS][4],
-    uint32_t ret[RANKS][4])
+static void all_reduce(
+    ncclDataType_t type, ncclRedOp_t operation, uint32_t values[RANKS][4], uint32_t ret[RANKS][4])
 {
     for (int i = 0; i < RANKS; i++)
         rank_fill(&ranks[i], 0, values[i], 16);
@@ -284,7 +284,7 @@ static void refusals(struct shared *shared, int process)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId *id = &shared->id[0], no_id = {{0}};
-    ncclComm_t comm, other;
+    ncclComm_t comm;
     int version = 0, value = -1;
     (void)process;
     NEED_NCCL(ncclGetVersion(&version));
@@ -305,7 +305,6 @@ static void refusals(struct shared *shared, int process)
     NEED_RESULT(ncclCommInitRankConfig(&comm, 1, *id, 0, &config), ncclInvalidArgument);
     NEED_RESULT(ncclGroupEnd(), ncclInvalidUsage);
     NEED_NCCL(ncclCommInitRank(&comm, 1, *id, 0));
-    NEED_RESULT(ncclCommInitRank(&other, 2, *id, 1), ncclSystemError);
     NEED_NCCL(ncclCommCount(comm, &value));
     NEED(value == 1);
     NEED_NCCL(ncclCommUserRank(comm, &value));
@@ -344,6 +343,34 @@ static void duplicates(struct shared *shared, int process)
 START_TEST(duplicate_device)
 {
     processes_run(1, duplicates);
+}
+END_TEST
+
+/* Two ranks that cannot both be right, in one group, so that the second one surely is the wrong
+ * one. */
+static void init_two(struct shared *shared, int world, int rank, const char *error)
+{
+    ncclComm_t comm[2];
+    NEED_NCCL(ncclGetUniqueId(&shared->id[0]));
+    NEED_NCCL(ncclGroupStart());
+    NEED_NCCL(ncclCommInitRank(&comm[0], 2, shared->id[0], 0));
+    NEED_NCCL(ncclCommInitRank(&comm[1], world, shared->id[0], rank));
+    NEED_RESULT(ncclGroupEnd(), ncclInternalError);
+    NEED(strstr(ncclGetLastError(NULL), error) != NULL);
+    NEED_NCCL(ncclCommAbort(comm[0]));
+    NEED_NCCL(ncclCommAbort(comm[1]));
+}
+
+static void disagreements(struct shared *shared, int process)
+{
+    (void)process;
+    init_two(shared, 2, 0, "rank 0 of 2 ranks has already checked in");
+    init_two(shared, 3, 1, "mismatch in rank count from procs 2 : 3");
+}
+
+START_TEST(ranks_that_disagree)
+{
+    processes_run(1, disagreements);
 }
 END_TEST
 
@@ -462,6 +489,7 @@ int main(void)
     tcase_add_test(cases, three_communicators_in_a_group);
     tcase_add_test(cases, bad_arguments);
     tcase_add_test(cases, duplicate_device);
+    tcase_add_test(cases, ranks_that_disagree);
     tcase_add_test(cases, missing_rank_stays_in_progress);
     tcase_add_test(cases, groups_without_blocking);
     tcase_add_test(cases, missing_wait_gives_old_data);
