@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The sources of f8gatherd-cuda.so, for the module and for its double on the simulator.
 set(F8_CUDA_MODULE_SOURCES module.c queue.c thread.c device.c driver.c error.c
-    client.c memory.c memory_vmm.c arena.c arena_memory.c)
+    client.c memory.c memory_vmm.c arena.c arena_memory.c
+    work.c work_plan.c work_batch.c work_ring.c results.c results_watch.c
+    comm.c comm_form.c comm_end.c comm_exchange.c nccl_library.c)
 list(TRANSFORM F8_CUDA_MODULE_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 
 # f8_cuda_module(TARGET FOLDER LIBS targets...): the module at FOLDER/f8gather/f8gatherd-cuda.so.
