@@ -129,6 +129,12 @@ void rooms_synchronise(struct rooms *rooms)
         device_backend_synchronise(rooms->cuda);
 }
 
+void rooms_land(struct rooms *rooms)
+{
+    while (rooms->cuda && device_backend_turn(rooms->cuda))
+        ;
+}
+
 void rooms_settle(struct rooms *rooms)
 {
     (void)uv_run(&rooms->loop, UV_RUN_DEFAULT);

@@ -34,6 +34,8 @@ void rooms_open_on(struct rooms *rooms, uint32_t num_devices);
 
 /* As a client that waits for its stream: what was gathered is there. Nothing lands. */
 void rooms_synchronise(struct rooms *rooms);
+/* All that devices do is done, and has landed. */
+void rooms_land(struct rooms *rooms);
 
 /* All clients must be closed. Checks that no object, charge, mapping or handle is left. */
 void rooms_close(struct rooms *rooms);
