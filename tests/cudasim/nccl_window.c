@@ -178,12 +178,12 @@ static void compare(const struct ncclComm *comm, const struct window_call *call,
             (unsigned long)theirs->flags, peer);
 }
 
-ncclResult_t window_wait(struct ncclComm *comm, struct window_call *call)
+ncclResult_t window_wait(struct ncclComm *comm, struct window_call *call, const struct job *group)
 {
     for (int peer = 0; peer < comm->ranks && !call->window->is_local;) {
         uint32_t generation = comm->segment->generation;
         const struct member *member = &comm->segment->member[peer];
-        if (comm->aborted)
+        if (group_is_aborted(group))
             return ncclInternalError;
         if (member->window[call->number % SEGMENT_WINDOWS].number < call->number) {
             segment_wait(comm->segment, generation);

@@ -401,6 +401,55 @@ START_TEST(missing_rank_stays_in_progress)
 }
 END_TEST
 
+/* To abort one communicator of a group that is in progress ends the group, as in NCCL. */
+static void group_is_in_progress(struct shared *shared, int process)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t comm[2];
+    ncclResult_t result;
+    (void)process;
+    config.blocking = 0;
+    NEED_NCCL(ncclGetUniqueId(&shared->id[0]));
+    NEED_NCCL(ncclGetUniqueId(&shared->id[1]));
+    NEED_NCCL(ncclGroupStart());
+    for (int i = 0; i < 2; i++)
+        NEED_NCCL(ncclCommInitRankConfig(&comm[i], 2, shared->id[i], 0, &config));
+    NEED_RESULT(ncclGroupEnd(), ncclInProgress);
+    NEED_NCCL(ncclCommAbort(comm[1]));
+    do
+        NEED_NCCL(ncclCommGetAsyncError(comm[0], &result));
+    while (result == ncclInProgress);
+    NEED(result == ncclInternalError);
+    NEED_NCCL(ncclCommAbort(comm[0]));
+}
+
+START_TEST(abort_ends_a_group_in_progress)
+{
+    processes_run(1, group_is_in_progress);
+}
+END_TEST
+
+static void mixed_group(struct shared *shared, int process)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t comm[2];
+    (void)process;
+    config.blocking = 0;
+    NEED_NCCL(ncclGetUniqueId(&shared->id[0]));
+    NEED_NCCL(ncclGroupStart());
+    NEED_NCCL(ncclCommInitRank(&comm[0], 2, shared->id[0], 0));
+    NEED_RESULT(
+        ncclCommInitRankConfig(&comm[1], 2, shared->id[0], 1, &config), ncclInvalidArgument);
+    NEED_RESULT(ncclGroupEnd(), ncclInvalidArgument);
+    NEED_NCCL(ncclCommAbort(comm[0]));
+}
+
+START_TEST(group_of_both_kinds)
+{
+    processes_run(1, mixed_group);
+}
+END_TEST
+
 /* The operations reach the streams only when the communicators are ncclSuccess. */
 static void launches_without_blocking(struct shared *shared, int process)
 {
@@ -491,6 +540,8 @@ int main(void)
     tcase_add_test(cases, duplicate_device);
     tcase_add_test(cases, ranks_that_disagree);
     tcase_add_test(cases, missing_rank_stays_in_progress);
+    tcase_add_test(cases, abort_ends_a_group_in_progress);
+    tcase_add_test(cases, group_of_both_kinds);
     tcase_add_test(cases, groups_without_blocking);
     tcase_add_test(cases, missing_wait_gives_old_data);
     suite_add_tcase(suite, cases);

@@ -235,7 +235,8 @@ static void with_other_message(struct shared *shared, int process)
 
 START_TEST(messages_differ)
 {
-    expect(2, with_other_message, "message 1 of communicator", "is ncclSend of 6 uint8 on rank 1");
+    expect(2, with_other_message, "message 1 of communicator",
+        "is ncclSend of 5 uint8 on rank 0 and ncclSend of 6 uint8 on rank 1");
 }
 END_TEST
 
@@ -330,6 +331,18 @@ START_TEST(stream_of_another_device)
 }
 END_TEST
 
+static void on_default_stream(struct shared *shared, int process)
+{
+    struct rank *rank = open_one(shared, process);
+    ncclAllReduce(rank->memory, rank->memory, 1, ncclInt32, ncclSum, rank->comm, NULL);
+}
+
+START_TEST(default_stream)
+{
+    expect(2, on_default_stream, "ncclAllReduce", "default stream");
+}
+END_TEST
+
 static void freed_while_queued(struct shared *shared, int process)
 {
     struct rank *rank = open_one(shared, process);
@@ -397,8 +410,8 @@ int main(void)
         another_thread_on_the_device, earlier_launch_in_progress, sizes_differ,
         order_within_a_communicator, types_and_roots_differ, empty_on_one_rank, messages_differ,
         order_of_communicators, host_memory, leaves_its_allocation, memory_of_another_device,
-        overlap, stream_of_another_device, free_while_queued, used_after_abort, destroyed_twice,
-        used_after_fork};
+        overlap, stream_of_another_device, default_stream, free_while_queued, used_after_abort,
+        destroyed_twice, used_after_fork};
     Suite *suite = suite_create("nccl strict");
     TCase *cases = tcase_create("planted faults");
     tcase_set_timeout(cases, 300);
