@@ -302,6 +302,44 @@ START_TEST(amax_is_raised)
 }
 END_TEST
 
+/*
+ * Sources and destinations that end where their memory does, or begin there: a vector too many
+ * would be a fault of the device.
+ */
+START_TEST(nothing_is_read_past_memory)
+{
+    static const unsigned ops[] = {F8CU_AMAX, F8CU_CAST, F8CU_COPY, F8CU_TO_BF16, F8CU_FILL};
+    const size_t memory = (size_t)2 << 20; /* what devices map at a time */
+    uint8_t *src = device_alloc(memory), *dst = device_alloc(memory);
+    uint8_t *rest = device_alloc(sizeof(struct f8cu_task) + 64);
+    struct f8cu_task *table = (struct f8cu_task *)(void *)(rest + 64);
+    enum f8k_dtype dtype = ops[_i] == F8CU_TO_BF16 ? F8K_F32 : all_dtypes[_i % 3];
+    size_t size = ops[_i] == F8CU_COPY ? 1 : f8k_dtype_size(dtype);
+    size_t to_size = ops[_i] == F8CU_TO_BF16 ? 2 : 1;
+    for (size_t count = 1; count <= 70; count++)
+        for (int is_at_end = 0; is_at_end < 2; is_at_end++) {
+            struct f8cu_task task = {
+                .src = is_at_end ? src + memory - count * size : src,
+                .dst = is_at_end ? dst + memory - count * to_size : dst,
+                .count = count,
+                .scale = (float *)(void *)rest,
+                .amax = (uint32_t *)(void *)(rest + 4),
+                .op = (uint8_t)ops[_i],
+                .dtype = (uint8_t)dtype,
+                .format = F8K_E5M2,
+            };
+            device_upload(table, &task, sizeof(task));
+            int status = ops[_i] == F8CU_AMAX ? f8cu_amax(table, 1, 1, device_stream())
+                                              : f8cu_write(table, 1, 1, device_stream());
+            ck_assert_int_eq(status, F8_OK);
+            device_wait();
+        }
+    device_free(src);
+    device_free(dst);
+    device_free(rest);
+}
+END_TEST
+
 START_TEST(launchers_refuse_what_is_no_table)
 {
     void *stream = device_stream();
@@ -357,6 +395,7 @@ static Suite *cuda_kernels_suite(void)
     tcase_add_loop_test(tcase, dequantise_every_code, 0, 6);
     tcase_add_loop_test(tcase, random_tables, 0, 20);
     tcase_add_loop_test(tcase, amax_is_raised, 0, 4);
+    tcase_add_loop_test(tcase, nothing_is_read_past_memory, 0, 5);
     tcase_add_test(tcase, launchers_refuse_what_is_no_table);
     tcase_add_test(tcase, dequantise_refuses_what_is_none);
     suite_add_tcase(suite, tcase);

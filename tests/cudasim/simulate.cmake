@@ -29,3 +29,10 @@ foreach(suite test_cuda_kernels test_cuda_scales)
     f8_add_cuda_test(${suite}_sim SOURCES ../${suite}.c ../lib/cuda_cases.c ../lib/cuda_device.c
         LIBS kernel_support f8kernels_cuda_sim)
 endforeach()
+
+# The way of devices before sm_89, which have no conversion to float8.
+f8_add_sim_library(f8kernels_cuda_sim_software SOURCES ${F8_CUDA_KERNEL_SOURCES} LIBS f8kernels)
+target_compile_definitions(f8kernels_cuda_sim_software PRIVATE F8CU_SOFTWARE_FP8)
+f8_add_cuda_test(test_cuda_kernels_sim_software
+    SOURCES ../test_cuda_kernels.c ../lib/cuda_cases.c ../lib/cuda_device.c
+    LIBS kernel_support f8kernels_cuda_sim_software)
