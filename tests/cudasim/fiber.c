@@ -73,7 +73,13 @@ static __thread void *scheduler_thread;
 
 /* ---- what the sanitizers want to know ---- */
 
-static void before_run(struct fiber *fiber)
+/*
+ * Of functions that begin on one stack and end on another. The thread sanitizer keeps a stack of
+ * its own for each fiber, which such a function would push to on one and pop from on the other.
+ */
+#define SWITCHES __attribute__((no_sanitize("thread")))
+
+SWITCHES static void before_run(struct fiber *fiber)
 {
     (void)fiber;
 #ifdef HAS_ASAN
@@ -85,7 +91,7 @@ static void before_run(struct fiber *fiber)
 #endif
 }
 
-static void after_run(void)
+SWITCHES static void after_run(void)
 {
 #ifdef HAS_ASAN
     __sanitizer_finish_switch_fiber(scheduler_fake_stack, NULL, NULL);
@@ -93,7 +99,7 @@ static void after_run(void)
 }
 
 /* With an end the fiber's own fake stack goes. */
-static void before_yield(struct fiber *fiber, bool is_end)
+SWITCHES static void before_yield(struct fiber *fiber, bool is_end)
 {
     (void)fiber;
     (void)is_end;
@@ -106,7 +112,7 @@ static void before_yield(struct fiber *fiber, bool is_end)
 #endif
 }
 
-static void after_yield(struct fiber *fiber)
+SWITCHES static void after_yield(struct fiber *fiber)
 {
     (void)fiber;
 #ifdef HAS_ASAN
@@ -144,7 +150,7 @@ __asm__(".text\n"
         "    ret\n"
         ".size cudasim_switch, .-cudasim_switch\n");
 
-static void context_switch(struct context *from, const struct context *to)
+SWITCHES static void context_switch(struct context *from, const struct context *to)
 {
     cudasim_switch(from, to);
 }
@@ -160,7 +166,7 @@ static void context_start(struct context *context, char *stack)
 
 #else
 
-static void context_switch(struct context *from, const struct context *to)
+SWITCHES static void context_switch(struct context *from, const struct context *to)
 {
     swapcontext(&from->state, &to->state);
 }
@@ -176,7 +182,7 @@ static void context_start(struct context *context, char *stack)
 
 #endif
 
-__attribute__((no_sanitize("thread"))) static void fiber_main(void)
+SWITCHES static void fiber_main(void)
 {
     struct fiber *fiber = current;
     fiber->fake_stack = NULL;
@@ -211,7 +217,7 @@ void fiber_prepare(struct fiber *fiber, void (*entry)(void *argument), void *arg
     context_start(&fiber->context, fiber->stack);
 }
 
-__attribute__((no_sanitize("thread"))) void fiber_run(struct fiber *fiber)
+SWITCHES void fiber_run(struct fiber *fiber)
 {
     current = fiber;
     before_run(fiber);
@@ -220,7 +226,7 @@ __attribute__((no_sanitize("thread"))) void fiber_run(struct fiber *fiber)
     current = NULL;
 }
 
-__attribute__((no_sanitize("thread"))) void fiber_yield(void)
+SWITCHES void fiber_yield(void)
 {
     struct fiber *fiber = current;
     before_yield(fiber, false);

@@ -36,3 +36,9 @@ target_compile_definitions(f8kernels_cuda_sim_software PRIVATE F8CU_SOFTWARE_FP8
 f8_add_cuda_test(test_cuda_kernels_sim_software
     SOURCES ../test_cuda_kernels.c ../lib/cuda_cases.c ../lib/cuda_device.c
     LIBS kernel_support f8kernels_cuda_sim_software)
+
+if(F8_SANITIZE)
+    foreach(suite test_cuda_kernels_sim test_cuda_kernels_sim_software)
+        target_compile_definitions(${suite} PRIVATE SPARSE=12)
+    endforeach()
+endif()
