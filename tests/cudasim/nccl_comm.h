@@ -202,9 +202,7 @@ void reduce_end(uint32_t type, uint32_t reduction, void *into, uint64_t count, i
 ncclResult_t window_post(struct ncclComm *comm, struct window_call *call);
 ncclResult_t window_wait(struct ncclComm *comm, struct window_call *call, const struct job *group);
 void window_drop(struct window_call *call);
-/* The window that holds an address, or NULL. */
+/* The window of all ranks that holds an address, or NULL. Ranks on several hosts have none. */
 const struct ncclWindow_vidmem *window_find(const struct ncclComm *comm, const void *address);
-/* Whether NCCL can map the ranks' memory into each other: they are on one host. */
-bool window_is_symmetric(const struct ncclComm *comm);
 
 #endif

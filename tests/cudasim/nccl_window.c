@@ -101,7 +101,8 @@ ncclResult_t ncclMemFree(void *ptr)
 
 /* ---- registration ---- */
 
-bool window_is_symmetric(const struct ncclComm *comm)
+/* Whether NCCL can map the ranks' memory into each other. */
+static bool is_symmetric(const struct ncclComm *comm)
 {
     return segment_hosts(comm->segment) == 1;
 }
@@ -126,7 +127,7 @@ static ncclResult_t window_new(
             CUDA_ERROR_INVALID_VALUE);
     memory_check(comm, "ncclCommWindowRegister", "buff", call->buffer, call->size);
     uint64_t offset = (uintptr_t)call->buffer - range.base;
-    bool is_local = !window_is_symmetric(comm);
+    bool is_local = !is_symmetric(comm);
     if (!is_local && offset % NCCL_WIN_REQUIRED_ALIGNMENT != 0)
         return nccl_warn(ncclInvalidArgument, "Window address must be suitably aligned.");
     if (!is_local && !range.is_vmm)
