@@ -137,6 +137,16 @@ static void take_rows(const struct landing_part *part)
     }
 }
 
+/* With the lock: the last part ends the landing. */
+static void end_part(struct cuda_landing *record)
+{
+    record->parts_left--;
+    if (record->parts_left == 0 && !record->has_ended)
+        end(record, F8_OK);
+    else
+        retire(record->landings, record);
+}
+
 /* The stream has brought one device's rows; what comes behind this on it waits meanwhile. */
 static void CUDART_CB land(void *argument)
 {
@@ -146,11 +156,7 @@ static void CUDART_CB land(void *argument)
     (void)pthread_mutex_lock(&landings->lock);
     if (!record->has_ended)
         take_rows(part);
-    record->parts_left--;
-    if (record->parts_left == 0 && !record->has_ended)
-        end(record, F8_OK);
-    else
-        retire(landings, record);
+    end_part(record);
     (void)pthread_mutex_unlock(&landings->lock);
 }
 
@@ -200,7 +206,7 @@ static void fill(struct cuda *cuda, struct cuda_arena *arena, struct cuda_comman
     record->command = landing->landed ? NULL : command;
     record->begin_ms = cuda_now_ms();
     record->has_ended = record->is_delivered = false;
-    record->parts_left = arena->base.num_devices;
+    record->parts_left = arena->base.num_devices + 1; /* the last one is the device thread's own */
     record->num_ready = steps->num_ready < LANDING_READY ? steps->num_ready : LANDING_READY;
     for (uint32_t i = 0; i < record->num_ready; i++)
         record->ready[i] = steps->ready[i];
@@ -213,6 +219,7 @@ static void fill(struct cuda *cuda, struct cuda_arena *arena, struct cuda_comman
 int cuda_results_land(struct cuda *cuda, struct cuda_arena *arena, struct cuda_command *command,
     struct reason *reason)
 {
+    const struct backend_landing *landing = command->work->steps->landing;
     struct cuda_landings *landings = landings_of(cuda);
     uint32_t num_devices = arena->base.num_devices;
     struct cuda_landing *record = landings ? take_record(landings, num_devices) : NULL;
@@ -230,13 +237,14 @@ int cuda_results_land(struct cuda *cuda, struct cuda_arena *arena, struct cuda_c
         r = land_device(arena, record, queued, reason);
         queued += r == F8_OK;
     }
-    if (r == F8_OK)
-        return F8_OK;
-    /* Without the last device's function it cannot have ended. */
+    if (r == F8_OK && landing->landed)
+        cuda_finish(cuda, command, F8_OK); /* before landed() */
     (void)pthread_mutex_lock(&landings->lock);
-    record->has_ended = record->is_delivered = true;
-    record->parts_left -= num_devices - queued;
-    retire(landings, record);
+    if (r < 0) {
+        record->has_ended = record->is_delivered = true;
+        record->parts_left -= num_devices - queued;
+    }
+    end_part(record);
     (void)pthread_mutex_unlock(&landings->lock);
     return r;
 }

@@ -12,9 +12,9 @@
 struct cuda_landing;
 
 /*
- * Queues the landing of a work's results behind it on all devices of its arena. With landed() the
- * command is left to the caller, who finishes it; else it is finished by the landing. F8_ENOMEM,
- * F8_EIO: there is no landing, and the arena must be broken if anything of it was queued.
+ * Queues the landing of a work's results behind it on all devices of its arena, and finishes the
+ * command: at once if there is a landed() that comes later, else with the landing. F8_ENOMEM,
+ * F8_EIO: there is no landing, the command is the caller's to finish, and the arena must be broken.
  */
 int cuda_results_land(struct cuda *cuda, struct cuda_arena *arena, struct cuda_command *command,
     struct reason *reason);

@@ -220,9 +220,10 @@ void cuda_work_run(struct cuda *cuda, struct cuda_command *command)
         refuse(&plan);
         return;
     }
+    bool has_landing = steps->landing != NULL; /* which may soon be the caller's again */
     issue(&plan);
     if (plan.status < 0)
         fail(&plan);
-    else if (!steps->landing || steps->landing->landed)
+    else if (!has_landing)
         cuda_finish(cuda, command, F8_OK);
 }

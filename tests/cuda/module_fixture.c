@@ -181,14 +181,66 @@ static void on_fenced(struct backend_fence *fence, int status)
     *(bool *)fence->owner = true;
 }
 
-void module_free_arena(struct arena *arena)
+static void wait_for_fence(void)
 {
     bool done = false;
     struct backend_fence fence = {.finished = on_fenced, .owner = &done};
-    module_backend->ops->device->free_arena(module_backend, arena->device);
     module_backend->ops->device->fence(module_backend, &fence);
     module_wait(&done);
+}
+
+void module_free_arena(struct arena *arena)
+{
+    module_backend->ops->device->free_arena(module_backend, arena->device);
+    wait_for_fence();
     free(arena);
+}
+
+/* ---- clients ---- */
+
+static void on_attached(struct backend_attach *attach, int status)
+{
+    ck_assert_msg(status == F8_OK, "cannot attach: %s", attach->reason.text);
+    *(bool *)attach->owner = true;
+}
+
+static void on_mapped(struct backend_map *map, int status)
+{
+    ck_assert_msg(status == F8_OK, "cannot map: %s", map->reason.text);
+    *(bool *)map->owner = true;
+}
+
+struct module_client module_attach(const struct trainer *trainer, uint64_t shard_size)
+{
+    bool is_attached = false, is_mapped = false;
+    struct backend_attach attach = {.ready = trainer->ready,
+        .num_ready = TRAINER_EVENTS,
+        .pid = (uint32_t)trainer->pid,
+        .finished = on_attached,
+        .owner = &is_attached};
+    memcpy(attach.uuid, trainer->uuid, sizeof(attach.uuid));
+    module_backend->ops->device->attach(module_backend, &attach);
+    module_wait(&is_attached);
+    struct backend_map map = {.kind = BACKEND_MEMORY_LEGACY,
+        .device = attach.device,
+        .pid = (uint32_t)trainer->pid,
+        .size = shard_size,
+        .finished = on_mapped,
+        .owner = &is_mapped};
+    memcpy(map.handle, trainer->memory, sizeof(map.handle));
+    module_backend->ops->device->map(module_backend, &map);
+    module_wait(&is_mapped);
+    return (struct module_client){.client = attach.client,
+        .mapping = map.mapping,
+        .device = attach.device,
+        .shard = map.data};
+}
+
+void module_detach(struct module_client *client)
+{
+    module_backend->ops->device->unmap(module_backend, client->mapping);
+    module_backend->ops->device->detach(module_backend, client->client);
+    wait_for_fence();
 }
 
 /* ---- works ---- */

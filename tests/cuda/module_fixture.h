@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "daemon/backend_device.h"
+#include "tests/cuda/trainer.h"
 
 /* More than any test takes: a test that waits for longer has failed. */
 #define MODULE_PATIENCE_MS 60000
@@ -46,6 +47,21 @@ struct arena *module_arena(
 
 /* Frees it and waits until it has gone. */
 void module_free_arena(struct arena *arena);
+
+/* ---- clients ---- */
+
+/* A trainer as the backend knows it: attached, and its shard mapped. */
+struct module_client {
+    struct backend_client *client;
+    struct backend_mapping *mapping;
+    int32_t device;
+    const uint8_t *shard; /* the daemon's address of it */
+};
+
+struct module_client module_attach(const struct trainer *trainer, uint64_t shard_size);
+
+/* Lets go of both and waits until that has happened. */
+void module_detach(struct module_client *client);
 
 /* ---- works ---- */
 
