@@ -153,14 +153,14 @@ static bool look_at_going(struct cuda *cuda, bool may_free)
         bool is_ripe = has_drained(cuda, command);
         if (is_ripe && may_free) {
             let_go(cuda, take_going(queue, link));
-        } else if (now >= command->deadline_ms) {
+        } else if (now >= command->deadline_ms && !(is_ripe && cuda_collectives_ended(cuda))) {
             give_up(cuda, take_going(queue, link));
         } else {
             has_ripe |= is_ripe;
             link = &command->next;
         }
     }
-    return has_ripe && now >= queue->going_after_ms;
+    return has_ripe && (now >= queue->going_after_ms || cuda_collectives_ended(cuda));
 }
 
 /* ---- the head ---- */
