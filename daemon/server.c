@@ -108,16 +108,30 @@ static int open_states(struct server *server, const struct config *config, struc
     return F8_OK;
 }
 
+static void log_devices(struct backend *cuda)
+{
+    struct backend_info info;
+    cuda->ops->device->info(cuda, &info);
+    for (uint32_t i = 0; i < info.num_devices; i++)
+        log_info("device %u: %s at %s, %llu MiB", i, info.devices[i].name, info.devices[i].pci,
+            (unsigned long long)(info.devices[i].memory >> 20));
+    log_info("CUDA driver %u.%u, NCCL %s", info.driver_version / 1000,
+        info.driver_version % 1000 / 10,
+        info.nccl_version ? "for groups on several devices" : info.nccl_reason);
+}
+
 /* After the socket is ours, as the states. Without GPUs the host's backend still serves. */
 static int open_cuda(struct server *server, const struct config *config, struct reason *reason)
 {
+    struct reason why;
     if (config->cuda == CONFIG_CUDA_OFF)
         return F8_OK;
-    struct reason why;
     int status = backend_cuda_open(&server->loop, config, &server->cuda, &why);
-    if (status < 0 && config->cuda == CONFIG_CUDA_REQUIRE)
+    if (status == F8_OK)
+        log_devices(server->cuda);
+    else if (config->cuda == CONFIG_CUDA_REQUIRE)
         return reason_set(reason, status, "--cuda require: %s", why.text);
-    if (status < 0)
+    else
         log_info("no GPUs: %s", why.text);
     return F8_OK;
 }

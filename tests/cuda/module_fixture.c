@@ -74,8 +74,7 @@ bool module_has_logged(const char *words)
 void module_open(uint64_t linger_ms)
 {
     struct reason reason = {""};
-    struct backend_module_host host = {
-        .wake = on_wake,
+    struct backend_module_host host = {.wake = on_wake,
         .log = on_log,
         .hold = on_hold,
         .closed = on_closed,
@@ -263,8 +262,7 @@ static void on_landed(struct backend_landing *landing, int status)
     run->has_landed = true;
 }
 
-struct module_run module_run_of(
-    struct arena *arena, struct backend_task *tasks, uint32_t num_tasks)
+struct module_run module_run_of(struct arena *arena, struct backend_task *tasks, uint32_t num_tasks)
 {
     struct module_run run = {
         .work = {.tasks = tasks, .num_tasks = num_tasks, .job = 1, .finished = on_finished},
