@@ -46,8 +46,7 @@ cudaError_t cudaMemcpyAsync(
     return next(dst, src, count, kind, stream);
 }
 
-cudaError_t cudaStreamWaitEvent(
-    cudaStream_t stream, cudaEvent_t event, unsigned flags)
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
     if (planted == PLANTED_WAIT)
         return cudaErrorInvalidResourceHandle;
@@ -56,8 +55,7 @@ cudaError_t cudaStreamWaitEvent(
     return next(stream, event, flags);
 }
 
-cudaError_t cudaEventRecord(
-    cudaEvent_t event, cudaStream_t stream)
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     if (planted == PLANTED_RECORD)
         return cudaErrorInvalidResourceHandle;
@@ -66,8 +64,7 @@ cudaError_t cudaEventRecord(
     return next(event, stream);
 }
 
-cudaError_t cudaLaunchHostFunc(
-    cudaStream_t stream, cudaHostFn_t function, void *data)
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *data)
 {
     if (planted == PLANTED_LANDING)
         return cudaErrorNotSupported;

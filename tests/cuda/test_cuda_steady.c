@@ -62,8 +62,7 @@ static void job_new(struct job *job, const struct layout *layout)
             job->amaxes[rank * SLOTS + slot] = task;
             task.op = BACKEND_CAST;
             task.take_amax = slot % 2;
-            task.dst = arena_on(job->arena, device)->base +
-                       ((uint64_t)rank * SLOTS + slot) * CHUNK;
+            task.dst = arena_on(job->arena, device)->base + ((uint64_t)rank * SLOTS + slot) * CHUNK;
             job->casts[rank * SLOTS + slot] = task;
         }
     }
@@ -132,8 +131,8 @@ START_TEST(steps_allocate_and_wait_for_nothing)
         step(&job, NULL, 0);
     take(after);
     for (size_t i = 0; i < FORBIDDEN; i++)
-        ck_assert_msg(after[i] == before[i], "counter %d: %llu more in %d steps",
-            (int)forbidden[i], (unsigned long long)(after[i] - before[i]), STEPS);
+        ck_assert_msg(after[i] == before[i], "counter %d: %llu more in %d steps", (int)forbidden[i],
+            (unsigned long long)(after[i] - before[i]), STEPS);
 
     /* One launch a device each: zeros, amaxes, maximum of rows, scales; zeros, casts. */
     uint32_t num_devices = job.arena->device->num_devices;
@@ -165,8 +164,8 @@ START_TEST(steps_with_trainers_allocate_and_wait_for_nothing)
     }
     take(after);
     for (size_t i = 0; i < FORBIDDEN; i++)
-        ck_assert_msg(after[i] == before[i], "counter %d: %llu more in %d steps",
-            (int)forbidden[i], (unsigned long long)(after[i] - before[i]), STEPS);
+        ck_assert_msg(after[i] == before[i], "counter %d: %llu more in %d steps", (int)forbidden[i],
+            (unsigned long long)(after[i] - before[i]), STEPS);
     trainer_end(&trainer);
     module_detach(&client);
     job_done(&job);
@@ -180,9 +179,9 @@ START_TEST(reservations_are_counted)
     take(before);
     struct arena *arena = module_arena("", layouts[1].devices, 2, 1, 4096);
     take(after);
-    ck_assert_uint_gt(after[0], before[0]);                              /* allocations */
-    ck_assert_uint_gt(after[2], before[2]);                              /* maps */
-    ck_assert_uint_gt(after[6], before[6]);                              /* waits */
+    ck_assert_uint_gt(after[0], before[0]); /* allocations */
+    ck_assert_uint_gt(after[2], before[2]); /* maps */
+    ck_assert_uint_gt(after[6], before[6]); /* waits */
     ck_assert_uint_gt(after[7] + after[8] + after[9], before[7] + before[8] + before[9]);
     module_free_arena(arena);
     take(after);
