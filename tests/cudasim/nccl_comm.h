@@ -86,8 +86,9 @@ const char *comm_name(const struct ncclComm *comm);
 bool death_is_error(void);
 /* A peer that is dead or has aborted, or -1. */
 int comm_lost_rank(const struct ncclComm *comm);
-ncclResult_t init_join(struct ncclComm *comm);
-ncclResult_t init_wait(struct ncclComm *comm);
+struct job;
+ncclResult_t init_join(struct ncclComm *comm, const struct job *group);
+ncclResult_t init_wait(struct ncclComm *comm, const struct job *group);
 
 /* ---- nccl_error.c ---- */
 
@@ -117,6 +118,8 @@ struct job {
 void group_begin(void);
 /* Takes the job's operation or window in any case. */
 ncclResult_t group_add(struct job job);
+/* Whether one of the group's communicators was aborted, which ends the waits of all. */
+bool group_is_aborted(const struct job *jobs);
 /* Keeps an error for the end of the group; returns it. */
 ncclResult_t group_error(ncclResult_t result);
 ncclResult_t group_end(void);
@@ -197,11 +200,9 @@ void reduce_end(uint32_t type, uint32_t reduction, void *into, uint64_t count, i
 /* ---- nccl_window.c ---- */
 
 ncclResult_t window_post(struct ncclComm *comm, struct window_call *call);
-ncclResult_t window_wait(struct ncclComm *comm, struct window_call *call);
+ncclResult_t window_wait(struct ncclComm *comm, struct window_call *call, const struct job *group);
 void window_drop(struct window_call *call);
-/* The window that holds an address, or NULL. */
+/* The window of all ranks that holds an address, or NULL. Ranks on several hosts have none. */
 const struct ncclWindow_vidmem *window_find(const struct ncclComm *comm, const void *address);
-/* Whether NCCL can map the ranks' memory into each other: they are on one host. */
-bool window_is_symmetric(const struct ncclComm *comm);
 
 #endif

@@ -83,16 +83,23 @@ static void keep_first(ncclResult_t *result, ncclResult_t next)
         *result = next;
 }
 
+bool group_is_aborted(const struct job *jobs)
+{
+    while (jobs != NULL && !jobs->comm->aborted)
+        jobs = jobs->next;
+    return jobs != NULL;
+}
+
 /* All join before the first waits, as the others may be waiting for any of them. */
 static ncclResult_t run_inits(struct job *jobs)
 {
     ncclResult_t result = ncclSuccess;
     for (struct job *job = jobs; job != NULL && result == ncclSuccess; job = job->next)
         if (job->kind == JOB_INIT)
-            result = init_join(job->comm);
+            result = init_join(job->comm, jobs);
     for (struct job *job = jobs; job != NULL && result == ncclSuccess; job = job->next)
         if (job->kind == JOB_INIT)
-            result = init_wait(job->comm);
+            result = init_wait(job->comm, jobs);
     return result;
 }
 
@@ -111,7 +118,7 @@ static ncclResult_t run_windows(struct job *jobs)
             keep_first(&result, window_post(job->comm, job->window));
     for (struct job *job = jobs; job != NULL && result == ncclSuccess; job = job->next)
         if (job->kind == JOB_WINDOW)
-            result = window_wait(job->comm, job->window);
+            result = window_wait(job->comm, job->window, jobs);
     return result;
 }
 

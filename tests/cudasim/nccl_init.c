@@ -83,28 +83,19 @@ static ncclResult_t config_read(const ncclConfig_t *given, ncclConfig_t *ret_con
     return ncclSuccess;
 }
 
-/* Waits a little; the segment may not be there yet. */
-static void pause_until_woken(struct ncclComm *comm, uint32_t generation)
-{
-    const struct timespec moment = {.tv_nsec = 5 * 1000 * 1000};
-    if (comm->segment != NULL)
-        segment_wait(comm->segment, generation);
-    else
-        nanosleep(&moment, NULL);
-}
-
 static ncclResult_t stopped(void)
 {
     return nccl_warn(ncclInternalError, "the communicator was aborted while it was initialized");
 }
 
 /* NCCL's connection to the process that made the id is refused and tried again for long. */
-static ncclResult_t wait_for_creator(struct ncclComm *comm)
+static ncclResult_t wait_for_creator(const struct job *group)
 {
+    const struct timespec moment = {.tv_nsec = 5 * 1000 * 1000};
     while (!death_is_error()) {
-        if (comm->aborted)
+        if (group_is_aborted(group))
             return stopped();
-        pause_until_woken(comm, 0);
+        nanosleep(&moment, NULL);
     }
     return nccl_warn(ncclRemoteError, "the process that made the unique id is gone");
 }
@@ -122,14 +113,14 @@ static ncclResult_t claim(const struct ncclComm *comm, struct segment *segment)
     return ncclSuccess;
 }
 
-ncclResult_t init_join(struct ncclComm *comm)
+ncclResult_t init_join(struct ncclComm *comm, const struct job *group)
 {
     struct segment *segment = NULL;
     enum segment_opened opened = segment_open(&comm->id, &segment);
     if (opened == SEGMENT_NO_ID)
         return nccl_warn(ncclInvalidArgument, "the unique id is not of ncclGetUniqueId");
     if (opened == SEGMENT_CREATOR_GONE)
-        return wait_for_creator(comm);
+        return wait_for_creator(group);
     ncclResult_t result = claim(comm, segment);
     if (result != ncclSuccess) {
         segment_close(segment);
@@ -162,12 +153,12 @@ static ncclResult_t check_devices(const struct ncclComm *comm)
     return ncclSuccess;
 }
 
-ncclResult_t init_wait(struct ncclComm *comm)
+ncclResult_t init_wait(struct ncclComm *comm, const struct job *group)
 {
     struct segment *segment = comm->segment;
     for (;;) {
         uint32_t generation = segment->generation;
-        if (comm->aborted)
+        if (group_is_aborted(group))
             return stopped();
         if (segment->joined == (uint32_t)comm->ranks)
             break;

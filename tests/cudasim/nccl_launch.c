@@ -137,7 +137,7 @@ static void choose_path(struct operation *operation)
     int driver = 0;
     if (operation->signature.kind != ALL_GATHER || comm->ranks == 1 || send == NULL ||
         receive == NULL || !(send->flags & receive->flags & NCCL_WIN_COLL_SYMMETRIC) ||
-        comm->config.CTAPolicy != NCCL_CTA_POLICY_ZERO || !window_is_symmetric(comm) ||
+        comm->config.CTAPolicy != NCCL_CTA_POLICY_ZERO ||
         cudaDriverGetVersion(&driver) != cudaSuccess || driver < DRIVER_WITH_COPY_ENGINES)
         return;
     operation->signature.copy_engine = 1;

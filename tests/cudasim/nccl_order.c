@@ -100,11 +100,13 @@ static const char *describe(const struct signature *signature, char text[160])
 void order_compare(const struct ncclComm *comm, const char *what, uint64_t number,
     const struct signature *mine, int peer, const struct signature *theirs)
 {
+    bool is_first = comm->rank < peer;
     char text[2][160];
     if (memcmp(mine, theirs, sizeof(*mine)) == 0)
         return;
     cudasim_fault("%s %lu of %s is %s on rank %d and %s on rank %d", what, (unsigned long)number,
-        comm_name(comm), describe(mine, text[0]), comm->rank, describe(theirs, text[1]), peer);
+        comm_name(comm), describe(is_first ? mine : theirs, text[0]), is_first ? comm->rank : peer,
+        describe(is_first ? theirs : mine, text[1]), is_first ? peer : comm->rank);
 }
 
 /* What else was launched on this device; by comms_lock. More than fit are not compared. */

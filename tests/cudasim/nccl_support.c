@@ -56,13 +56,14 @@ void meet(struct shared *shared)
 
 pid_t process_start(struct shared *shared, process_body *body, int process)
 {
+    fflush(NULL); /* or the child would write it again */
     pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid > 0)
         return pid;
     setenv("CUDASIM_DEVICES", "4", 0);
     body(shared, process);
-    _exit(EXIT_SUCCESS);
+    exit(EXIT_SUCCESS); /* sanitizers report at exit */
 }
 
 /* Ends what is left if one has failed: the others may be waiting for it. */

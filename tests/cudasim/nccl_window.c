@@ -101,7 +101,8 @@ ncclResult_t ncclMemFree(void *ptr)
 
 /* ---- registration ---- */
 
-bool window_is_symmetric(const struct ncclComm *comm)
+/* Whether NCCL can map the ranks' memory into each other. */
+static bool is_symmetric(const struct ncclComm *comm)
 {
     return segment_hosts(comm->segment) == 1;
 }
@@ -126,7 +127,7 @@ static ncclResult_t window_new(
             CUDA_ERROR_INVALID_VALUE);
     memory_check(comm, "ncclCommWindowRegister", "buff", call->buffer, call->size);
     uint64_t offset = (uintptr_t)call->buffer - range.base;
-    bool is_local = !window_is_symmetric(comm);
+    bool is_local = !is_symmetric(comm);
     if (!is_local && offset % NCCL_WIN_REQUIRED_ALIGNMENT != 0)
         return nccl_warn(ncclInvalidArgument, "Window address must be suitably aligned.");
     if (!is_local && !range.is_vmm)
@@ -178,12 +179,12 @@ static void compare(const struct ncclComm *comm, const struct window_call *call,
             (unsigned long)theirs->flags, peer);
 }
 
-ncclResult_t window_wait(struct ncclComm *comm, struct window_call *call)
+ncclResult_t window_wait(struct ncclComm *comm, struct window_call *call, const struct job *group)
 {
     for (int peer = 0; peer < comm->ranks && !call->window->is_local;) {
         uint32_t generation = comm->segment->generation;
         const struct member *member = &comm->segment->member[peer];
-        if (comm->aborted)
+        if (group_is_aborted(group))
             return ncclInternalError;
         if (member->window[call->number % SEGMENT_WINDOWS].number < call->number) {
             segment_wait(comm->segment, generation);

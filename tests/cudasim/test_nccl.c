@@ -10,7 +10,7 @@
 #include "cudasim.h"
 #include "nccl_support.h"
 
-enum { RANKS = 4, PART = 100003, STEPS = 200 };
+enum { RANKS = 4, PART = 100003, STEPS = 200, BLOCK = 2 << 20 };
 
 static struct rank ranks[RANKS];
 static uint8_t expected[RANKS * PART], got[RANKS * PART];
@@ -57,6 +57,62 @@ static void gathers_in_place(struct shared *shared, int process)
 START_TEST(all_gather_in_place)
 {
     processes_run(1, gathers_in_place);
+}
+END_TEST
+
+/* Memory like that of expandable segments: blocks of 2 MiB, mapped one behind the other. */
+static uint8_t *map_blocks(int device, size_t blocks)
+{
+    CUmemAllocationProp property = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    CUmemAccessDesc access = {
+        .location = property.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr base;
+    NEED(cuMemAddressReserve(&base, blocks * BLOCK, 0, 0, 0) == CUDA_SUCCESS);
+    for (size_t i = 0; i < blocks; i++) {
+        NEED(cuMemCreate(&handle, BLOCK, &property, 0) == CUDA_SUCCESS);
+        NEED(cuMemMap(base + i * BLOCK, BLOCK, 0, handle, 0) == CUDA_SUCCESS);
+        NEED(cuMemRelease(handle) == CUDA_SUCCESS);
+    }
+    NEED(cuMemSetAccess(base, blocks * BLOCK, &access, 1) == CUDA_SUCCESS);
+    return (uint8_t *)base;
+}
+
+/* Parts that begin and end within a block and go over several. */
+static void gathers_blocks(struct shared *shared, int process)
+{
+    enum { COUNT = 2 * BLOCK + 12345, SIZE = RANKS * COUNT };
+    uint8_t *wanted = malloc(SIZE), *result = malloc(SIZE);
+    (void)process;
+    open_all(shared, 4096, false, 1);
+    for (int i = 0; i < RANKS; i++) {
+        NEED(cudaSetDevice(i) == cudaSuccess);
+        ranks[i].memory = map_blocks(i, SIZE / BLOCK + 1);
+        pattern(wanted + (size_t)i * COUNT, COUNT, i, 0);
+        rank_fill(&ranks[i], (size_t)i * COUNT, wanted + (size_t)i * COUNT, COUNT);
+    }
+    NEED_NCCL(ncclGroupStart());
+    for (int i = 0; i < RANKS; i++)
+        NEED_NCCL(ncclAllGather(ranks[i].memory + (size_t)i * COUNT, ranks[i].memory, COUNT,
+            ncclUint8, ranks[i].comm, ranks[i].stream));
+    for (int i = 0; i < RANKS; i++)
+        NEED_NCCL(ncclAllReduce(ranks[i].memory, ranks[i].memory, COUNT, ncclUint8, ncclMax,
+            ranks[i].comm, ranks[i].stream));
+    NEED_NCCL(ncclGroupEnd());
+    for (int i = 0; i < RANKS; i++) {
+        rank_read(&ranks[i], 0, result, SIZE);
+        NEED(memcmp(result, wanted, SIZE) == 0);
+    }
+    free(wanted);
+    free(result);
+    close_all();
+}
+
+START_TEST(buffers_of_several_allocations)
+{
+    processes_run(1, gathers_blocks);
 }
 END_TEST
 
@@ -401,6 +457,55 @@ START_TEST(missing_rank_stays_in_progress)
 }
 END_TEST
 
+/* To abort one communicator of a group that is in progress ends the group, as in NCCL. */
+static void group_is_in_progress(struct shared *shared, int process)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t comm[2];
+    ncclResult_t result;
+    (void)process;
+    config.blocking = 0;
+    NEED_NCCL(ncclGetUniqueId(&shared->id[0]));
+    NEED_NCCL(ncclGetUniqueId(&shared->id[1]));
+    NEED_NCCL(ncclGroupStart());
+    for (int i = 0; i < 2; i++)
+        NEED_NCCL(ncclCommInitRankConfig(&comm[i], 2, shared->id[i], 0, &config));
+    NEED_RESULT(ncclGroupEnd(), ncclInProgress);
+    NEED_NCCL(ncclCommAbort(comm[1]));
+    do
+        NEED_NCCL(ncclCommGetAsyncError(comm[0], &result));
+    while (result == ncclInProgress);
+    NEED(result == ncclInternalError);
+    NEED_NCCL(ncclCommAbort(comm[0]));
+}
+
+START_TEST(abort_ends_a_group_in_progress)
+{
+    processes_run(1, group_is_in_progress);
+}
+END_TEST
+
+static void mixed_group(struct shared *shared, int process)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t comm[2];
+    (void)process;
+    config.blocking = 0;
+    NEED_NCCL(ncclGetUniqueId(&shared->id[0]));
+    NEED_NCCL(ncclGroupStart());
+    NEED_NCCL(ncclCommInitRank(&comm[0], 2, shared->id[0], 0));
+    NEED_RESULT(
+        ncclCommInitRankConfig(&comm[1], 2, shared->id[0], 1, &config), ncclInvalidArgument);
+    NEED_RESULT(ncclGroupEnd(), ncclInvalidArgument);
+    NEED_NCCL(ncclCommAbort(comm[0]));
+}
+
+START_TEST(group_of_both_kinds)
+{
+    processes_run(1, mixed_group);
+}
+END_TEST
+
 /* The operations reach the streams only when the communicators are ncclSuccess. */
 static void launches_without_blocking(struct shared *shared, int process)
 {
@@ -482,6 +587,7 @@ int main(void)
     TCase *cases = tcase_create("one process");
     tcase_set_timeout(cases, 300);
     tcase_add_test(cases, all_gather_in_place);
+    tcase_add_test(cases, buffers_of_several_allocations);
     tcase_add_test(cases, all_reduce_of_integers_and_floats);
     tcase_add_test(cases, broadcast_reduce_and_reduce_scatter);
     tcase_add_test(cases, send_and_receive);
@@ -491,6 +597,8 @@ int main(void)
     tcase_add_test(cases, duplicate_device);
     tcase_add_test(cases, ranks_that_disagree);
     tcase_add_test(cases, missing_rank_stays_in_progress);
+    tcase_add_test(cases, abort_ends_a_group_in_progress);
+    tcase_add_test(cases, group_of_both_kinds);
     tcase_add_test(cases, groups_without_blocking);
     tcase_add_test(cases, missing_wait_gives_old_data);
     suite_add_tcase(suite, cases);

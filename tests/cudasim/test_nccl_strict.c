@@ -235,7 +235,8 @@ static void with_other_message(struct shared *shared, int process)
 
 START_TEST(messages_differ)
 {
-    expect(2, with_other_message, "message 1 of communicator", "is ncclSend of 6 uint8 on rank 1");
+    expect(2, with_other_message, "message 1 of communicator",
+        "is ncclSend of 5 uint8 on rank 0 and ncclSend of 6 uint8 on rank 1");
 }
 END_TEST
 
@@ -278,13 +279,12 @@ END_TEST
 
 static void beyond_end(struct shared *shared, int process)
 {
-    struct rank *rank = open_one(shared, process);
-    gather(rank, SIZE / 2 + 1);
+    reduce(open_one(shared, process), SIZE / 4 + 1);
 }
 
 START_TEST(leaves_its_allocation)
 {
-    expect(2, beyond_end, "recvbuff", "leaves its allocation after 4096 of 4098 bytes");
+    expect(2, beyond_end, "sendbuff", "leaves its allocation after 4096 of 4100 bytes");
 }
 END_TEST
 
@@ -327,6 +327,18 @@ static void stream_of_other_device(struct shared *shared, int process)
 START_TEST(stream_of_another_device)
 {
     expect(2, stream_of_other_device, "and the stream on device 2", "ncclAllReduce");
+}
+END_TEST
+
+static void on_default_stream(struct shared *shared, int process)
+{
+    struct rank *rank = open_one(shared, process);
+    ncclAllReduce(rank->memory, rank->memory, 1, ncclInt32, ncclSum, rank->comm, NULL);
+}
+
+START_TEST(default_stream)
+{
+    expect(2, on_default_stream, "ncclAllReduce", "default stream");
 }
 END_TEST
 
@@ -397,8 +409,8 @@ int main(void)
         another_thread_on_the_device, earlier_launch_in_progress, sizes_differ,
         order_within_a_communicator, types_and_roots_differ, empty_on_one_rank, messages_differ,
         order_of_communicators, host_memory, leaves_its_allocation, memory_of_another_device,
-        overlap, stream_of_another_device, free_while_queued, used_after_abort, destroyed_twice,
-        used_after_fork};
+        overlap, stream_of_another_device, default_stream, free_while_queued, used_after_abort,
+        destroyed_twice, used_after_fork};
     Suite *suite = suite_create("nccl strict");
     TCase *cases = tcase_create("planted faults");
     tcase_set_timeout(cases, 300);
