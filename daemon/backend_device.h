@@ -220,6 +220,11 @@ struct backend_module_host {
     void (*closed)(void *context);
     void *context;
     uint64_t linger_ms; /* for communicators */
+    /*
+     * Milliseconds; 0: what is usual. For how long a request may hold others up until collectives
+     * have ended, what was given back may be waited for, and the end may.
+     */
+    uint64_t quiet_limit_ms, drain_limit_ms, end_limit_ms;
 };
 
 #define BACKEND_MODULE_ABI    1

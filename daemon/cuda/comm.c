@@ -249,7 +249,7 @@ void cuda_comm_end(struct cuda *cuda)
         return;
     while (cuda->kept->first)
         cuda_comms_free(cuda, unlink_kept(cuda, &cuda->kept->first));
-    uint64_t deadline_ms = cuda_now_ms() + CUDA_QUIET_LIMIT_MS;
+    uint64_t deadline_ms = cuda_now_ms() + cuda->host.end_limit_ms;
     while (cuda->kept->doomed && !cuda_comms_bury(cuda) && cuda_now_ms() < deadline_ms) {
         cuda_beat(cuda, "ncclCommAbort");
         cuda_poll_pause();

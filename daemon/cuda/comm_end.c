@@ -129,8 +129,8 @@ static void abort_all(struct cuda *cuda, struct cuda_comms *comms)
         comms->members[d].window = NULL;
     }
     comms->is_ended = true;
-    cuda_log(cuda, LOG_LEVEL_INFO, "group %s: aborted its %u communicators", comms->key,
-        comms->count);
+    cuda_log(
+        cuda, LOG_LEVEL_INFO, "group %s: aborted its %u communicators", comms->key, comms->count);
 }
 
 /* True once it has ended. */

@@ -47,8 +47,7 @@ static int launch(struct cuda *cuda, struct cuda_arena *arena, const char *call,
     arena->has_collectives = true;
     if (result != ncclSuccess && result != ncclInProgress)
         return nccl_library_failed(nccl, call, result, arena->comms->members[0].comm, reason);
-    return cuda_comms_settle(
-        cuda, arena->comms, call, cuda_now_ms() + CUDA_QUIET_LIMIT_MS, reason);
+    return cuda_comms_settle(cuda, arena->comms, call, cuda_now_ms() + CUDA_QUIET_LIMIT_MS, reason);
 }
 
 static bool goes_on(ncclResult_t result)
@@ -86,8 +85,8 @@ static ncclResult_t all_gather(
     return result;
 }
 
-static ncclResult_t broadcast(struct cuda *cuda, struct cuda_arena *arena, uint64_t offset,
-    uint64_t size, uint32_t root)
+static ncclResult_t broadcast(
+    struct cuda *cuda, struct cuda_arena *arena, uint64_t offset, uint64_t size, uint32_t root)
 {
     const struct nccl_library *nccl = &cuda->nccl->library;
     ncclResult_t result = ncclSuccess;
@@ -108,8 +107,8 @@ static ncclResult_t broadcast_span(struct cuda *cuda, struct cuda_arena *arena,
         uint32_t root = arena->device_of_rank[rank];
         for (end = rank + 1; end < arena->ranks && arena->device_of_rank[end] == root;)
             end++;
-        result = broadcast(cuda, arena, span->offset + rank * span->chunk,
-            (end - rank) * span->chunk, root);
+        result = broadcast(
+            cuda, arena, span->offset + rank * span->chunk, (end - rank) * span->chunk, root);
         ++*ret_exchanges;
     }
     return result;

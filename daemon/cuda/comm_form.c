@@ -53,8 +53,8 @@ int cuda_comms_settle(struct cuda *cuda, const struct cuda_comms *comms, const c
         if (state != ncclInProgress)
             return nccl_library_failed(nccl, call, state, comm, reason);
         if (cuda_now_ms() >= deadline_ms)
-            return reason_set(reason, F8_EDEADLINE,
-                "%s over %u devices was not done in time", call, comms->count);
+            return reason_set(reason, F8_EDEADLINE, "%s over %u devices was not done in time", call,
+                comms->count);
         if (polls < EAGER_POLLS) {
             (void)sched_yield();
             continue;
@@ -102,9 +102,8 @@ static int open_gates(struct cuda_comms *comms, struct reason *reason)
         int r = cuda_failed(cudaStreamCreateWithFlags(&member->gate, cudaStreamNonBlocking), reason,
             "cannot create a stream on device %d", member->device);
         if (r == F8_OK)
-            r = cuda_failed(
-                cudaEventCreateWithFlags(&member->opened, cudaEventDisableTiming), reason,
-                "cannot create an event on device %d", member->device);
+            r = cuda_failed(cudaEventCreateWithFlags(&member->opened, cudaEventDisableTiming),
+                reason, "cannot create an event on device %d", member->device);
         if (r < 0)
             return r;
     }
@@ -196,7 +195,8 @@ bool cuda_comms_add_window(struct cuda *cuda, const struct cuda_arena *arena,
         r = cuda_comms_settle(cuda, comms, "registering a window", deadline_ms, &reason);
     if (r == F8_OK)
         return true;
-    cuda_log(cuda, LOG_LEVEL_WARNING, "group %s: no window for its arena: %s", comms->key, reason.text);
+    cuda_log(
+        cuda, LOG_LEVEL_WARNING, "group %s: no window for its arena: %s", comms->key, reason.text);
     forget_windows(comms);
     return false;
 }

@@ -28,8 +28,9 @@ struct cuda_comms; /* comm.c: an arena's communicators */
 struct cuda_ring;  /* work.c: where an arena's works put their tables on one device */
 struct cuda_nccl;  /* nccl.c: libnccl.so.2 */
 
-/* Milliseconds: for how long a command may hold up the queue until collectives have ended; what is
- * to go may wait for the streams that use it; and the end of the thread may wait for both. */
+/* Milliseconds, what is usual of the limits in cuda.host: for how long a command may hold up the
+ * queue until collectives have ended; what is to go may wait for the streams that use it; and the
+ * end of the thread may wait for both. */
 #define CUDA_QUIET_LIMIT_MS 30000
 #define CUDA_DRAIN_LIMIT_MS 600000
 #define CUDA_END_LIMIT_MS   10000

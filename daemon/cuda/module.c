@@ -272,6 +272,16 @@ static int set_environment(struct reason *reason)
     return F8_OK;
 }
 
+static void set_limits(struct backend_module_host *host)
+{
+    if (host->quiet_limit_ms == 0)
+        host->quiet_limit_ms = CUDA_QUIET_LIMIT_MS;
+    if (host->drain_limit_ms == 0)
+        host->drain_limit_ms = CUDA_DRAIN_LIMIT_MS;
+    if (host->end_limit_ms == 0)
+        host->end_limit_ms = CUDA_END_LIMIT_MS;
+}
+
 static int module_open(
     const struct backend_module_host *host, struct backend **ret_backend, struct reason *reason)
 {
@@ -285,6 +295,7 @@ static int module_open(
     }
     cuda->backend.ops = &ops;
     cuda->host = *host;
+    set_limits(&cuda->host);
     status = cuda_queue_start(cuda, reason);
     if (status < 0) {
         if (status != F8_EDEADLINE) /* else the thread still uses it */

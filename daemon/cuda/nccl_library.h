@@ -55,7 +55,8 @@ struct nccl_library {
 /* False without a usable NCCL. Nothing of it stays open then. */
 bool nccl_library_open(struct nccl_library *library);
 
-/* Writes "FUNCTION failed: what NCCL says" and returns F8_EIO. comm: whose last error; may be NULL. */
+/* Writes "FUNCTION failed: what NCCL says" and returns F8_EIO. comm: whose last error; may be NULL.
+ */
 int nccl_library_failed(const struct nccl_library *library, const char *function,
     ncclResult_t result, ncclComm_t comm, struct reason *reason);
 

@@ -263,8 +263,8 @@ bool cuda_queue_stop(struct cuda *cuda)
     struct cuda_queue *queue = &cuda->queue;
     queue->quit.kind = CUDA_QUIT;
     cuda_queue_push(cuda, &queue->quit);
-    /* Twice the limit: the thread gives up what it waits for at half of that. */
-    if (!wait_for(queue, &queue->has_ended, 2 * (uint64_t)CUDA_END_LIMIT_MS))
+    /* The thread has this limit once for streams, once for collectives, once for communicators. */
+    if (!wait_for(queue, &queue->has_ended, 4 * cuda->host.end_limit_ms))
         return false;
     (void)pthread_join(queue->thread, NULL);
     cuda_queue_collect(cuda); /* what detach and its like have left: their records */

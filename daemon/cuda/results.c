@@ -177,8 +177,8 @@ static int copy_rows(const struct cuda_arena *arena, const struct cuda_arena_dev
     return cuda_failed(error, reason, "cannot copy results from device %d", device->device);
 }
 
-static int land_device(const struct cuda_arena *arena, struct cuda_landing *record, uint32_t d,
-    struct reason *reason)
+static int land_device(
+    const struct cuda_arena *arena, struct cuda_landing *record, uint32_t d, struct reason *reason)
 {
     const struct cuda_arena_device *device = &arena->devices[d];
     struct landing_part *part = &record->parts[d];

@@ -153,14 +153,14 @@ static bool look_at_going(struct cuda *cuda, bool may_free)
         bool is_ripe = has_drained(cuda, command);
         if (is_ripe && may_free) {
             let_go(cuda, take_going(queue, link));
-        } else if (now >= command->deadline_ms) {
+        } else if (now >= command->deadline_ms && !(is_ripe && cuda_collectives_ended(cuda))) {
             give_up(cuda, take_going(queue, link));
         } else {
             has_ripe |= is_ripe;
             link = &command->next;
         }
     }
-    return has_ripe && now >= queue->going_after_ms;
+    return has_ripe && (now >= queue->going_after_ms || cuda_collectives_ended(cuda));
 }
 
 /* ---- the head ---- */
@@ -192,11 +192,11 @@ static bool take_next(struct cuda *cuda, bool *quits)
     struct cuda_command *command = cuda_queue_pop(cuda);
     if (!command)
         return false;
-    command->deadline_ms = cuda_now_ms() + CUDA_DRAIN_LIMIT_MS;
+    command->deadline_ms = cuda_now_ms() + cuda->host.drain_limit_ms;
     if (command->kind == CUDA_QUIT) {
         *quits = true;
         for (struct cuda_command *going = cuda->queue.going; going; going = going->next)
-            going->deadline_ms = cuda_now_ms() + CUDA_END_LIMIT_MS;
+            going->deadline_ms = cuda_now_ms() + cuda->host.end_limit_ms;
     } else if (command->kind == CUDA_WORK) {
         cuda_beat(cuda, kind_names[CUDA_WORK]);
         if (command->cancelled)
@@ -217,18 +217,18 @@ static void end_quiet(struct cuda *cuda, bool quits)
 {
     struct cuda_queue *queue = &cuda->queue;
     struct cuda_command *head = queue->head;
-    int seconds = (quits ? CUDA_END_LIMIT_MS : CUDA_QUIET_LIMIT_MS) / 1000;
+    double seconds = (double)(quits ? cuda->host.end_limit_ms : cuda->host.quiet_limit_ms) / 1000;
     queue->head = NULL;
-    queue->going_after_ms = cuda_now_ms() + CUDA_QUIET_LIMIT_MS;
+    queue->going_after_ms = cuda_now_ms() + cuda->host.quiet_limit_ms;
     if (head)
         cuda_finish(cuda, head,
             reason_set(reason_of(head), F8_EDEADLINE,
-                "%s must wait for the collectives of other groups, which have not ended for %d "
+                "%s must wait for the collectives of other groups, which have not ended for %g "
                 "seconds",
                 kind_names[head->kind], seconds));
     else
         cuda_log(cuda, LOG_LEVEL_WARNING,
-            "what clients gave back is still open: collectives have not ended for %d seconds",
+            "what clients gave back is still open: collectives have not ended for %g seconds",
             seconds);
     while (quits && queue->going) {
         struct cuda_command *command = take_going(queue, &queue->going);
@@ -246,7 +246,8 @@ static void step_quiet(struct cuda *cuda, bool quits)
     if (!cuda_collectives_ended(cuda)) {
         uint64_t now = cuda_now_ms();
         if (queue->quiet_deadline_ms == 0)
-            queue->quiet_deadline_ms = now + (quits ? CUDA_END_LIMIT_MS : CUDA_QUIET_LIMIT_MS);
+            queue->quiet_deadline_ms =
+                now + (quits ? cuda->host.end_limit_ms : cuda->host.quiet_limit_ms);
         if (now >= queue->quiet_deadline_ms) {
             queue->quiet_deadline_ms = 0;
             end_quiet(cuda, quits);

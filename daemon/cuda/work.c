@@ -73,8 +73,8 @@ static int wait_event(cudaStream_t stream, cudaEvent_t event, int32_t device, co
 }
 
 /* Works of another arena so far, on a device that both are on. */
-static int wait_arena(const struct cuda_arena *other, cudaStream_t stream, int32_t device,
-    struct reason *reason)
+static int wait_arena(
+    const struct cuda_arena *other, cudaStream_t stream, int32_t device, struct reason *reason)
 {
     const struct cuda_arena_device *there = cuda_arena_on(other, device);
     return there ? wait_event(stream, there->tail, device, "an earlier work", reason) : F8_OK;
@@ -167,14 +167,13 @@ static void issue(struct work_plan *plan)
         plan->status = reduce(plan);
     on_devices(plan, work_plan_writes);
     if (plan->status == F8_OK)
-        plan->status = cuda_comm_exchange(plan->cuda, plan->arena, steps->spans, steps->num_spans,
-            plan->command, &plan->reason);
+        plan->status = cuda_comm_exchange(
+            plan->cuda, plan->arena, steps->spans, steps->num_spans, plan->command, &plan->reason);
     int r = record_end(plan);
     if (plan->status == F8_OK)
         plan->status = r;
     if (plan->status == F8_OK && steps->landing)
-        plan->status =
-            cuda_results_land(plan->cuda, plan->arena, plan->command, &plan->reason);
+        plan->status = cuda_results_land(plan->cuda, plan->arena, plan->command, &plan->reason);
 }
 
 /* ---- the command ---- */
@@ -191,8 +190,8 @@ static void refuse(struct work_plan *plan)
 static void fail(struct work_plan *plan)
 {
     struct reason words = plan->reason;
-    plan->status = reason_set(
-        &plan->reason, plan->status, "group %s: %s", plan->arena->name, words.text);
+    plan->status =
+        reason_set(&plan->reason, plan->status, "group %s: %s", plan->arena->name, words.text);
     cuda_results_break(plan->cuda, plan->arena, plan->status, &plan->reason);
     refuse(plan);
 }

@@ -66,8 +66,7 @@ int cuda_batch_flush(struct cuda_batch *batch)
     batch->piece.size = 0;
     /* After a failure too: what was queued still reads the piece. */
     struct reason ignored;
-    int closed =
-        cuda_ring_close(batch->ring, batch->stream, r == F8_OK ? batch->reason : &ignored);
+    int closed = cuda_ring_close(batch->ring, batch->stream, r == F8_OK ? batch->reason : &ignored);
     return r == F8_OK ? closed : r;
 }
 

@@ -42,8 +42,7 @@ struct cuda_batch {
 uint64_t cuda_batch_size(uint64_t num_tasks, uint64_t num_scales);
 
 /* Adds a task, whose first_part it sets; one of no elements is left out. F8_EDEADLINE, F8_EIO. */
-int cuda_batch_task(
-    struct cuda_batch *batch, enum cuda_table kind, const struct f8cu_task *task);
+int cuda_batch_task(struct cuda_batch *batch, enum cuda_table kind, const struct f8cu_task *task);
 
 /* Zeroes device memory: what adjoins the last call's becomes one entry with it. */
 int cuda_batch_zero(struct cuda_batch *batch, void *memory, uint64_t size);

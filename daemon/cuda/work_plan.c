@@ -163,8 +163,7 @@ static int zero_amaxes(struct work_plan *plan, uint32_t d, struct cuda_batch *ba
     for (uint32_t i = 0; i < plan->work->num_tasks && r == F8_OK; i++) {
         const struct backend_task *task = &plan->work->tasks[i];
         if (task->device == device->device && takes_amax(task))
-            r = cuda_batch_zero(batch,
-                &device->amax[cuda_cell(plan->arena, task->row, task->slot)],
+            r = cuda_batch_zero(batch, &device->amax[cuda_cell(plan->arena, task->row, task->slot)],
                 sizeof(device->amax[0]));
     }
     return r == F8_OK ? cuda_batch_end_zeros(batch) : r;
@@ -192,8 +191,8 @@ int work_plan_amaxes(struct work_plan *plan, uint32_t d)
     return r == F8_OK ? cuda_batch_flush(&batch) : r;
 }
 
-static int add_scale(struct work_plan *plan, uint32_t d, const struct backend_scale *scale,
-    struct cuda_batch *batch)
+static int add_scale(
+    struct work_plan *plan, uint32_t d, const struct backend_scale *scale, struct cuda_batch *batch)
 {
     const struct cuda_arena_device *device = &plan->arena->devices[d];
     uint8_t *base = plan->arena->base.devices[d].base;

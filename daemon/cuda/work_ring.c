@@ -22,16 +22,14 @@ static uint64_t align(uint64_t size)
 int cuda_ring_init(struct cuda_ring *ring, uint64_t size, struct reason *reason)
 {
     *ring = (struct cuda_ring){.size = align(size)};
-    int r = cuda_failed(
-        cudaHostAlloc((void **)&ring->host, ring->size, cudaHostAllocWriteCombined), reason,
-        "cannot pin %lu bytes for tables of tasks", (unsigned long)ring->size);
+    int r = cuda_failed(cudaHostAlloc((void **)&ring->host, ring->size, cudaHostAllocWriteCombined),
+        reason, "cannot pin %lu bytes for tables of tasks", (unsigned long)ring->size);
     if (r == F8_OK)
         r = cuda_failed(cudaMalloc((void **)&ring->device, ring->size), reason,
             "cannot allocate %lu bytes for tables of tasks", (unsigned long)ring->size);
     for (uint32_t i = 0; i < CUDA_RING_USES && r == F8_OK; i++)
-        r = cuda_failed(
-            cudaEventCreateWithFlags(&ring->uses[i].event, cudaEventDisableTiming), reason,
-            "cannot create an event for tables of tasks");
+        r = cuda_failed(cudaEventCreateWithFlags(&ring->uses[i].event, cudaEventDisableTiming),
+            reason, "cannot create an event for tables of tasks");
     return r;
 }
 

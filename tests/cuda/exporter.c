@@ -15,22 +15,22 @@
 
 extern char **environ;
 
-static void program_path(char *ret_path, size_t size)
+void exporter_path(const char *file, char *ret_path, size_t size)
 {
     char own[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
     ck_assert_int_gt(length, 0);
     own[length] = '\0';
     *strrchr(own, '/') = '\0';
-    ck_assert_int_lt(snprintf(ret_path, size, "%s/cuda_exporter", own), (int)size);
+    ck_assert_int_lt(snprintf(ret_path, size, "%s/%s", own, file), (int)size);
 }
 
 void exporter_start(struct exporter *exporter, int ordinal)
 {
-    char path[PATH_MAX + 16], number[16];
+    char path[PATH_MAX], number[16];
     int fds[2];
     posix_spawn_file_actions_t actions;
-    program_path(path, sizeof(path));
+    exporter_path("cuda_exporter", path, sizeof(path));
     (void)snprintf(number, sizeof(number), "%d", ordinal);
     char *arguments[] = {path, number, NULL};
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds), 0);

@@ -57,6 +57,9 @@ struct exporter {
     int fds[EXPORTER_MAX_CHUNKS]; /* owned: of the latest EXPORTER_CHUNKS; -1 behind the last */
 };
 
+/* A file beside the test's own program. */
+void exporter_path(const char *file, char *ret_path, size_t size);
+
 /* Starts the program beside the test's own, on device `ordinal` as it numbers them. */
 void exporter_start(struct exporter *exporter, int ordinal);
 

@@ -4,6 +4,7 @@
 
 #include <check.h>
 #include <cuda_runtime_api.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,13 +19,46 @@ struct answer {
     int status;
 };
 
+static const struct config config = {.cuda_limit_ms = 60000, .linger_ms = 60000};
+
+/* For a module with limits of its own: the one below goes before it. */
+static const struct backend_module *module;
+static uint64_t limit;
+
+static int open_limited(
+    const struct backend_module_host *host, struct backend **ret_backend, struct reason *reason)
+{
+    struct backend_module_host limited = *host;
+    limited.quiet_limit_ms = limited.drain_limit_ms = limited.end_limit_ms = limit;
+    return module->open(&limited, ret_backend, reason);
+}
+
+void cuda_fixture_limits(uint64_t limit_ms)
+{
+    limit = limit_ms;
+}
+
+static int open_module(struct reason *reason)
+{
+    char path[PATH_MAX];
+    if (limit == 0)
+        return backend_cuda_open(&cuda_loop, &config, &cuda_backend, reason);
+    exporter_path("../lib/f8gather/f8gatherd-cuda.so", path, sizeof(path));
+    int status = backend_cuda_load(path, &module, reason);
+    if (status < 0)
+        return status;
+    struct backend_module with_limits = *module;
+    with_limits.open = open_limited;
+    return backend_cuda_start(&cuda_loop, &config, &with_limits, &cuda_backend, reason);
+}
+
 void cuda_fixture_open(void)
 {
-    struct config config = {.cuda_limit_ms = 60000, .linger_ms = 60000};
     struct reason reason = {""};
     ck_assert_int_eq(uv_loop_init(&cuda_loop), 0);
-    int status = backend_cuda_open(&cuda_loop, &config, &cuda_backend, &reason);
+    int status = open_module(&reason);
     ck_assert_msg(status == F8_OK, "%s", reason.text);
+    limit = 0;
 }
 
 void cuda_fixture_close(void)
@@ -45,6 +79,21 @@ void cuda_turn_until(const bool *done)
 {
     while (!*done)
         ck_assert_msg(uv_run(&cuda_loop, UV_RUN_ONCE) || *done, "nothing is outstanding");
+}
+
+static void on_time(uv_timer_t *timer)
+{
+    uv_close((uv_handle_t *)timer, NULL);
+}
+
+void cuda_pause(uint64_t ms)
+{
+    uv_timer_t timer;
+    ck_assert_int_eq(uv_timer_init(&cuda_loop, &timer), 0);
+    ck_assert_int_eq(uv_timer_start(&timer, on_time, ms, 0), 0);
+    while (!uv_is_closing((uv_handle_t *)&timer))
+        (void)uv_run(&cuda_loop, UV_RUN_ONCE);
+    (void)uv_run(&cuda_loop, UV_RUN_NOWAIT); /* the end of the handle, which is on this stack */
 }
 
 static int await(const struct answer *answer)

@@ -20,6 +20,12 @@ extern struct backend *cuda_backend;
 void cuda_fixture_open(void);
 void cuda_fixture_close(void);
 
+/* Before it is opened: all limits of the module, in milliseconds. */
+void cuda_fixture_limits(uint64_t limit_ms);
+
+/* Turns the loop for this long: time in which something must not happen. */
+void cuda_pause(uint64_t ms);
+
 struct backend_info cuda_info(void);
 
 /* Asks, waits, and returns the status of finished(). The request has the result. */

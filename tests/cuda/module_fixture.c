@@ -17,8 +17,9 @@
 
 #include "proto/status.h"
 
-#define MAX_SHARDS 1024
-#define MAX_LOG    65536
+#define MAX_SHARDS  1024
+#define MAX_LOG     65536
+#define MAX_DEVICES 16
 
 struct backend *module_backend;
 
@@ -26,6 +27,7 @@ static int wake_fd = -1;
 static bool has_closed, is_outstanding;
 static void *shards[MAX_SHARDS];
 static unsigned num_shards;
+static cudaStream_t streams[MAX_DEVICES]; /* for copies of the test's own */
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 static char log_text[MAX_LOG];
 static size_t log_used;
@@ -74,8 +76,7 @@ bool module_has_logged(const char *words)
 void module_open(uint64_t linger_ms)
 {
     struct reason reason = {""};
-    struct backend_module_host host = {
-        .wake = on_wake,
+    struct backend_module_host host = {.wake = on_wake,
         .log = on_log,
         .hold = on_hold,
         .closed = on_closed,
@@ -104,6 +105,11 @@ void module_close(void)
     ck_assert(has_closed);
     while (num_shards > 0)
         ck_assert_int_eq(cudaFree(shards[--num_shards]), cudaSuccess);
+    for (int device = 0; device < MAX_DEVICES; device++)
+        if (streams[device]) {
+            ck_assert_int_eq(cudaStreamDestroy(streams[device]), cudaSuccess);
+            streams[device] = NULL;
+        }
     (void)close(wake_fd);
 }
 
@@ -143,6 +149,17 @@ void module_pause(unsigned milliseconds)
 
 /* ---- arenas ---- */
 
+/* Once a device, as none may be created while collectives are queued. */
+static void open_stream(int32_t device)
+{
+    ck_assert_int_lt(device, MAX_DEVICES);
+    if (streams[device])
+        return;
+    ck_assert_int_eq(cudaSetDevice(device), cudaSuccess);
+    ck_assert_int_eq(
+        cudaStreamCreateWithFlags(&streams[device], cudaStreamNonBlocking), cudaSuccess);
+}
+
 static void on_reserved(struct backend_reserve *reserve, int status)
 {
     reserve->status = status;
@@ -163,6 +180,8 @@ int module_reserve(const char *name, const int32_t *devices, uint32_t ranks, uin
         .owner = &done};
     backend_reserve(module_backend, ret_reserve);
     module_wait(&done);
+    for (uint32_t rank = 0; rank < ranks && ret_reserve->status == F8_OK; rank++)
+        open_stream(devices[rank]);
     return ret_reserve->status;
 }
 
@@ -263,8 +282,7 @@ static void on_landed(struct backend_landing *landing, int status)
     run->has_landed = true;
 }
 
-struct module_run module_run_of(
-    struct arena *arena, struct backend_task *tasks, uint32_t num_tasks)
+struct module_run module_run_of(struct arena *arena, struct backend_task *tasks, uint32_t num_tasks)
 {
     struct module_run run = {
         .work = {.tasks = tasks, .num_tasks = num_tasks, .job = 1, .finished = on_finished},
@@ -326,13 +344,12 @@ void *module_shard(int32_t device, const void *bytes, uint64_t size)
     ck_assert_uint_lt(num_shards, MAX_SHARDS);
     ck_assert_int_eq(cudaSetDevice(device), cudaSuccess);
     ck_assert_int_eq(cudaMalloc(&shard, size > 0 ? size : 1), cudaSuccess);
-    cudaStream_t stream;
-    ck_assert_int_eq(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    open_stream(device);
     if (size > 0)
         ck_assert_int_eq(
-            cudaMemcpyAsync(shard, bytes, size, cudaMemcpyHostToDevice, stream), cudaSuccess);
-    ck_assert_int_eq(cudaStreamSynchronize(stream), cudaSuccess);
-    ck_assert_int_eq(cudaStreamDestroy(stream), cudaSuccess);
+            cudaMemcpyAsync(shard, bytes, size, cudaMemcpyHostToDevice, streams[device]),
+            cudaSuccess);
+    ck_assert_int_eq(cudaStreamSynchronize(streams[device]), cudaSuccess);
     shards[num_shards++] = shard;
     return shard;
 }
@@ -346,12 +363,9 @@ void module_download(
     module_add_landing(&last, 0, 0);
     module_do(&last); /* on each device, behind all that was queued before */
     module_run_done(&last);
-    cudaStream_t stream;
     ck_assert_int_eq(cudaSetDevice(device), cudaSuccess);
-    ck_assert_int_eq(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-    ck_assert_int_eq(
-        cudaMemcpyAsync(ret_bytes, there->base + offset, size, cudaMemcpyDeviceToHost, stream),
+    ck_assert_int_eq(cudaMemcpyAsync(ret_bytes, there->base + offset, size, cudaMemcpyDeviceToHost,
+                         streams[device]),
         cudaSuccess);
-    ck_assert_int_eq(cudaStreamSynchronize(stream), cudaSuccess);
-    ck_assert_int_eq(cudaStreamDestroy(stream), cudaSuccess);
+    ck_assert_int_eq(cudaStreamSynchronize(streams[device]), cudaSuccess);
 }

@@ -18,8 +18,8 @@ struct shard {
 };
 
 /* Without NaN and Inf unless `specials`. */
-struct shard shard_new(struct rng *rng, int32_t device, enum f8k_dtype dtype, uint64_t count,
-    bool specials);
+struct shard shard_new(
+    struct rng *rng, int32_t device, enum f8k_dtype dtype, uint64_t count, bool specials);
 void shard_done(struct shard *shard);
 
 /* A task on it, on its device; its scale, format, dst are the caller's to set. */

@@ -85,8 +85,8 @@ static void model_new(struct model *model, const struct layout *layout)
             if (shard->amax > model->amaxes[slot])
                 model->amaxes[slot] = shard->amax;
         }
-        model->scales[slot] = f8k_scale(model->amaxes[slot], dtype_of(slot), format_of(slot),
-            F8K_SCALE_PRECOMPUTE, slot == 2);
+        model->scales[slot] = f8k_scale(
+            model->amaxes[slot], dtype_of(slot), format_of(slot), F8K_SCALE_PRECOMPUTE, slot == 2);
         memcpy(model->gathered + 4 * slot, &model->scales[slot], sizeof(float));
         for (uint32_t rank = 0; rank < layout->ranks; rank++)
             shard_cast(&model->shards[slot][rank], format_of(slot), model->scales[slot],
@@ -116,8 +116,8 @@ static uint32_t add_tasks(const struct model *model, const struct arena *arena, 
             if (op != BACKEND_CAST)
                 continue;
             task->format = format_of(slot);
-            task->dst = arena_on(arena, device)->base + model->spans[slot].offset +
-                        (uint64_t)rank * CHUNK;
+            task->dst =
+                arena_on(arena, device)->base + model->spans[slot].offset + (uint64_t)rank * CHUNK;
         }
     return count;
 }
@@ -160,8 +160,8 @@ static void check_results(const struct model *model, const struct module_run *ru
 static struct arena *arena_of(const struct model *model)
 {
     const struct layout *layout = model->layout;
-    struct arena *arena = module_arena("0/job/dp", layout->devices, layout->ranks, SLOTS,
-        model->size);
+    struct arena *arena =
+        module_arena("0/job/dp", layout->devices, layout->ranks, SLOTS, model->size);
     ck_assert_int_eq(arena->device->path, layout->path);
     return arena;
 }
@@ -264,8 +264,8 @@ START_TEST(gathers_run_ahead)
         ck_assert_int_eq(runs[round].landed_status, F8_OK);
         ck_assert_uint_eq(runs[round].steps.done, round);
         for (uint32_t slot = 0; slot < SLOTS; slot++)
-            ck_assert_uint_eq(runs[round].counts[slot].saturated,
-                (round + 1) * model.counts[slot].saturated);
+            ck_assert_uint_eq(
+                runs[round].counts[slot].saturated, (round + 1) * model.counts[slot].saturated);
         module_run_done(&runs[round]);
     }
     check_everywhere(&model, arena);

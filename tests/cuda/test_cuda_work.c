@@ -51,8 +51,8 @@ START_TEST(one_work_scales_and_casts)
     struct arena *arena = module_arena("", device_0, 1, 2, MIB);
     uint8_t *base = arena->device->devices[0].base;
     struct shard shard = shard_new(&rng, 0, dtype, 100003, false);
-    struct backend_task tasks[2] = {shard_task(&shard, BACKEND_AMAX, 0, 0, 1),
-        shard_task(&shard, BACKEND_CAST, 0, 0, 1)};
+    struct backend_task tasks[2] = {
+        shard_task(&shard, BACKEND_AMAX, 0, 0, 1), shard_task(&shard, BACKEND_CAST, 0, 0, 1)};
     tasks[1].format = format;
     tasks[1].dst = base + 4096 + 3;
     struct backend_scale scale = {.slot = 1,
@@ -131,11 +131,8 @@ START_TEST(amaxes_begin_anew)
     const void *sources[2] = {
         module_shard(0, large, sizeof(large)), module_shard(0, small, sizeof(small))};
     for (int i = 0; i < 4; i++) {
-        struct backend_task task = {.src = sources[i % 2],
-            .count = 2,
-            .op = BACKEND_AMAX,
-            .dtype = F8K_F32,
-            .slot = 1};
+        struct backend_task task = {
+            .src = sources[i % 2], .count = 2, .op = BACKEND_AMAX, .dtype = F8K_F32, .slot = 1};
         struct module_run run = module_run_of(arena, &task, 1);
         float amax = i % 2 ? 0.5F : 1024.0F;
         module_add_landing(&run, 0, 3);

@@ -116,9 +116,8 @@ void trainer_read(struct trainer *trainer, uint64_t offset, uint32_t size, uint8
 {
     struct trainer_reply reply;
     ck_assert_uint_le(size, TRAINER_MAX_READ);
-    ask(trainer,
-        &(struct trainer_request){.verb = TRAINER_READ, .offset = offset, .size = size}, -1,
-        &reply);
+    ask(trainer, &(struct trainer_request){.verb = TRAINER_READ, .offset = offset, .size = size},
+        -1, &reply);
     memcpy(ret_bytes, reply.bytes, size);
 }
 

@@ -53,8 +53,7 @@ static void start(const char *device_text, const char *size_text, struct trainer
     MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     for (int i = 0; i < TRAINER_EVENTS; i++) {
         cudaIpcEventHandle_t handle;
-        MUST(cudaEventCreateWithFlags(
-            &ready[i], cudaEventInterprocess | cudaEventDisableTiming));
+        MUST(cudaEventCreateWithFlags(&ready[i], cudaEventInterprocess | cudaEventDisableTiming));
         MUST(cudaIpcGetEventHandle(&handle, ready[i]));
         memcpy(reply->ready[i], &handle, sizeof(reply->ready[i]));
     }
