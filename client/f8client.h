@@ -150,8 +150,8 @@ F8_API const char *f8_version(void);
  *
  * Each open precompute and gather has one of 128 events, and so has each shared slot of a sealed
  * group; with none left a request is F8_ELIMIT. F8_EIO: a call of CUDA failed, and the text has
- * CUDA's name for it; F8_ENOMEM: for want of memory. The CUDA driver (libcuda.so.1) is found when it
- * is first needed; nothing here links to it.
+ * CUDA's name for it; F8_ENOMEM: for want of memory. The CUDA driver (libcuda.so.1) is found when
+ * it is first needed; nothing here links to it.
  *
  * f8_group_rejoin, f8_seal after it, and f8_close wait for the reads that releases have told of,
  * 10 s at most: a stream that is stuck keeps the arena mapped. What was not released must not be
