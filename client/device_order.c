@@ -89,11 +89,12 @@ int device_synchronize(struct device *device, void *stream)
 }
 
 /* The event's state once it is not "not ready" any more, or after the patience. */
-static driver_status poll_event(const struct driver *driver, struct CUevent_st *event)
+static driver_status poll_event(
+    const struct driver *driver, struct CUevent_st *event, int patience_ms)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
     driver_status status = driver->event_query(event);
-    for (int i = 0; i < DEVICE_PATIENCE_MS && status == DRIVER_NOT_READY; i++) {
+    for (int i = 0; i < patience_ms && status == DRIVER_NOT_READY; i++) {
         nanosleep(&nap, NULL);
         status = driver->event_query(event);
     }
@@ -110,7 +111,9 @@ bool device_drain(struct device *device)
     if (status == DRIVER_SUCCESS)
         status = driver->event_record(event, device->order);
     if (status == DRIVER_SUCCESS)
-        status = poll_event(driver, event);
+        status = poll_event(driver, event, device->stuck ? 0 : DEVICE_PATIENCE_MS);
+    if (status == DRIVER_NOT_READY)
+        device->stuck = true;
     if (event)
         driver->event_destroy(event);
     device_exit(device);

@@ -7,6 +7,7 @@
 #define F8_CLIENT_DEVICE_PRIVATE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "client/device.h"
 
@@ -18,6 +19,7 @@ struct device {
     int ordinal;                 /* as this process numbers devices */
     int handle;                  /* of the driver */
     struct CUctx_st *context;    /* a reference to the primary one; NULL before it is taken */
+    atomic_bool stuck;           /* it was waited for in vain: not once more */
     bool left;                   /* the daemon has let go of the events, or never knew them */
 
     pthread_mutex_t lock;      /* all below */

@@ -112,6 +112,7 @@ struct driver_copy {
     X(error_string, cuGetErrorString, (driver_status status, const char **ret_text))               \
     X(device_count, cuDeviceGetCount, (int *ret_count))                                            \
     X(device_get, cuDeviceGet, (int *ret_device, int ordinal))                                     \
+    X(device_name, cuDeviceGetName, (char *ret_name, int size, int device))                        \
     X(device_uuid, cuDeviceGetUuid_v2, (struct driver_uuid *ret_uuid, int device))                 \
     X(context_retain, cuDevicePrimaryCtxRetain, (struct CUctx_st **ret_context, int device))       \
     X(context_release, cuDevicePrimaryCtxRelease_v2, (int device))                                 \

@@ -120,18 +120,20 @@ void group_unmap(struct f8_group *group, bool forked)
 {
     if (!forked)
         pthread_mutex_lock(&group->lock);
-    const struct f8_group old = *group;
+    void *arena = group->arena;
+    uint64_t arena_size = group->arena_size;
+    struct device_arena *device_arena = group->device_arena;
     group->arena = NULL;
     group->arena_size = 0;
     group->device_arena = NULL;
     if (!forked)
         pthread_mutex_unlock(&group->lock);
     if (forked)
-        device_arena_forget(old.device_arena); /* and the host's is not mapped here */
-    else if (old.device_arena)
-        device_arena_close(old.device_arena);
+        device_arena_forget(device_arena); /* and the host's is not mapped here */
+    else if (device_arena)
+        device_arena_close(device_arena);
     else
-        map_release(old.arena, old.arena_size);
+        map_release(arena, arena_size);
 }
 
 void group_free(struct f8_group *group, bool forked)

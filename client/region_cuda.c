@@ -5,6 +5,7 @@
  * descriptors of the VMM allocations that it spans. Any thread.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -183,6 +184,16 @@ static void close_chunks(struct chunks *chunks)
     chunks->count = 0;
 }
 
+/* Makes the daemon forget what it has of a region that fails here; gives the status back. */
+static int abandon_chunks(struct f8_client *client, int status, struct f8_region *region)
+{
+    char text[512];
+    F8__CudaMemory nothing = F8__CUDA_MEMORY__INIT;
+    snprintf(text, sizeof(text), "%s", error_text());
+    (void)region_add(client, &nothing, NULL, 0, region); /* is refused */
+    return error_set(status, "%s", text);
+}
+
 /* VMM memory: each allocation by a descriptor of its own. */
 static int add_vmm(
     struct f8_client *client, const struct pointer *pointer, struct f8_region *region)
@@ -191,11 +202,15 @@ static int add_vmm(
     struct chunks chunks = {.pointer = pointer, .at = pointer->address};
     const driver_device_pointer end = pointer->address + pointer->size;
     int status = F8_OK;
+    bool begun = false; /* the daemon has a part of it */
     while (status == F8_OK && chunks.at < end) {
         while (status == F8_OK && chunks.at < end && chunks.count < F8_PROTO_MAX_FDS)
             status = export_chunk(driver, &chunks);
-        if (status == F8_OK)
+        if (status != F8_OK && begun)
+            status = abandon_chunks(client, status, region);
+        else if (status == F8_OK)
             status = send_chunks(client, &chunks, chunks.at < end, region);
+        begun = true;
         close_chunks(&chunks);
     }
     return status;

@@ -171,6 +171,11 @@ static void fill_region(
     gpu->shared->packets++;
     gpu->shared->fds += packet->num_fds;
     gpu->shared->region_size = add->cuda->size;
+    if (!add->cuda->more && add->cuda->size == 0) {
+        gpu_drop_partial(gpu);
+        reply->status = F8_EINVAL;
+        return;
+    }
     uint32_t number = gpu_add_region(gpu, add->cuda, packet->fds, packet->num_fds);
     if (number == 0)
         return;

@@ -83,6 +83,7 @@ void gpu_detach(struct gpu *gpu);
 /* Takes part of a region in; its number once it is whole, else 0. */
 uint32_t gpu_add_region(struct gpu *gpu, const F8__CudaMemory *memory, const int *fds, uint32_t n);
 void gpu_drop_region(struct gpu *gpu, uint32_t number);
+void gpu_drop_partial(struct gpu *gpu);
 
 /* Reserves the arena for the buckets, anew. */
 void gpu_seal(struct gpu *gpu);

@@ -101,9 +101,8 @@ uint32_t gpu_add_region(struct gpu *gpu, const F8__CudaMemory *memory, const int
     return number + 1;
 }
 
-void gpu_drop_region(struct gpu *gpu, uint32_t number)
+static void unmap(struct gpu *gpu, struct gpu_region *region)
 {
-    struct gpu_region *region = &gpu->regions[number - 1];
     OK(cuStreamSynchronize(gpu->stream));
     if (!region->is_vmm) {
         OK(cuIpcCloseMemHandle(region->base));
@@ -116,6 +115,16 @@ void gpu_drop_region(struct gpu *gpu, uint32_t number)
         OK(cuMemAddressFree(region->base, GPU_CHUNKS * GRANULARITY));
     }
     memset(region, 0, sizeof(*region));
+}
+
+void gpu_drop_region(struct gpu *gpu, uint32_t number)
+{
+    unmap(gpu, &gpu->regions[number - 1]);
+}
+
+void gpu_drop_partial(struct gpu *gpu)
+{
+    unmap(gpu, &gpu->partial);
 }
 
 /* ---- the arena ---- */

@@ -134,24 +134,34 @@ START_TEST(test_recorded_before_the_request)
 }
 END_TEST
 
-/* A request's event stands for releases on other streams, too. */
+/* A request's event stands for releases on other streams, too: here one that lags behind. */
 START_TEST(test_covers_releases)
 {
     struct gpu_rank rank;
-    struct gate gate;
     CUstream other;
-    gpu_rank_register(&rank, &(struct gpu_rank_options){.num_buckets = 2});
+    CUevent gathered;
+    CUdeviceptr scratch;
+    void *copies[10];
+    gpu_rank_register(&rank, &(struct gpu_rank_options){.num_buckets = 1});
     CU(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    CU(cuEventCreate(&gathered, CU_EVENT_DISABLE_TIMING));
+    CU(cuMemAlloc(&scratch, rank.size));
     seal(&rank, 0);
-    gpu_rank_gather(&rank, 0, rank.stream);
-    gate_put(&gate, other);
-    must(f8_release(rank.group, 0, other));
-    gpu_rank_gather(&rank, 1, rank.stream);
-    ck_assert(!fake_gpu_request(&rank.gpu, F8__REQUEST__BODY_GATHER, 1)->is_complete);
-    gate_open(&gate);
-    must(f8_release(rank.group, 1, rank.stream));
-    CU(cuStreamSynchronize(other));
+    for (int step = 0; step < 10; step++) {
+        gpu_rank_fill(&rank, 0, step, rank.stream);
+        struct f8_view view = gpu_rank_gather(&rank, 0, rank.stream);
+        CU(cuEventRecord(gathered, rank.stream));
+        CU(cuStreamWaitEvent(other, gathered, 0));
+        for (int lag = 0; lag < 20; lag++)
+            CU(cuMemsetD8Async(scratch, 0, rank.size, other));
+        copies[step] = gpu_rank_read(view.data, view.size, other);
+        must(f8_release(rank.group, 0, other));
+    }
+    for (int step = 0; step < 10; step++)
+        gpu_rank_check(copies[step], rank.size, step, other);
+    CU(cuEventDestroy(gathered));
     CU(cuStreamDestroy(other));
+    CU(cuMemFree(scratch));
     gpu_rank_end(&rank);
 }
 END_TEST

@@ -20,10 +20,10 @@ struct segment {
     uint32_t count;
 };
 
-static void segment_open(struct segment *segment, uint32_t count, unsigned handle_types)
+static void segment_open(struct segment *segment, uint32_t count, unsigned last_handle_types)
 {
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .requestedHandleTypes = (CUmemAllocationHandleType)handle_types,
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -31,6 +31,8 @@ static void segment_open(struct segment *segment, uint32_t count, unsigned handl
     CU(cuMemAddressReserve(&segment->base, (count + 1) * GRANULE, 0, 0, 0));
     for (uint32_t i = 0; i < count; i++) {
         CUmemGenericAllocationHandle memory;
+        if (i + 1 == count)
+            properties.requestedHandleTypes = (CUmemAllocationHandleType)last_handle_types;
         CU(cuMemCreate(&memory, GRANULE, &properties, 0));
         CU(cuMemMap(segment->base + i * GRANULE, GRANULE, 0, memory, 0));
         CU(cuMemRelease(memory));
@@ -51,15 +53,17 @@ static int share(struct gpu_rank *rank, CUdeviceptr pointer, uint64_t size)
         rank->client, (const void *)(uintptr_t)pointer, size, &rank->region);
 }
 
-/* Gathers a weight of `size` bytes in the shared region, and checks that its bytes are `value`. */
-static void check_gather(struct gpu_rank *rank, uint64_t size, int value)
+/* Gathers the last of the `region_size` bytes of the shared region, which must be `value`. */
+static void check_gather(struct gpu_rank *rank, uint64_t region_size, int value)
 {
+    uint64_t size = region_size < 4 * GRANULE ? region_size : 4 * GRANULE;
     const struct f8_weight_desc weight = {.name = "w",
         .ndim = 1,
         .shape = {size / sizeof(float)},
         .dtype = F8_F32,
         .flavour = F8_RAW,
-        .region = rank->region};
+        .region = rank->region,
+        .offset = region_size - size};
     const struct f8_bucket_desc bucket = {.name = "w", .first = 0, .count = 1};
     must(f8_group_join(rank->client, "dp", 0, 1, &rank->group));
     must(f8_register(rank->group, &weight, 1, &bucket, 1));
@@ -213,6 +217,16 @@ START_TEST(test_not_shareable)
     segment_open(&segment, 1, CU_MEM_HANDLE_TYPE_NONE);
     assert_fails(share(&rank, segment.base, GRANULE), F8_EREGION, "not made shareable");
     assert_text("expandable_segments");
+    segment_close(&segment);
+    ck_assert_uint_eq(rank.gpu.shared->packets, 0);
+    /* It turns out late, when the daemon has a part of it. */
+    segment_open(&segment, F8_PROTO_MAX_FDS + 2, CU_MEM_HANDLE_TYPE_NONE);
+    assert_fails(
+        share(&rank, segment.base, segment.count * GRANULE), F8_EREGION, "not made shareable");
+    ck_assert_uint_eq(rank.gpu.shared->packets, 2);
+    must(share(&rank, segment.base + GRANULE, GRANULE));
+    f8_close(rank.client);
+    rank.client = NULL;
     segment_close(&segment);
     gpu_rank_end(&rank);
 }

@@ -86,6 +86,7 @@ MEMBER(struct driver_copy, height, CUDA_MEMCPY2D, Height);
     X(error_string, cuGetErrorString)                                                              \
     X(device_count, cuDeviceGetCount)                                                              \
     X(device_get, cuDeviceGet)                                                                     \
+    X(device_name, cuDeviceGetName)                                                                \
     X(context_retain, cuDevicePrimaryCtxRetain)                                                    \
     X(context_release, cuDevicePrimaryCtxRelease)                                                  \
     X(context_push, cuCtxPushCurrent)                                                              \
