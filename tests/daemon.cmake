@@ -20,6 +20,13 @@ foreach(suite session session_groups session_run session_mesh session_mesh_misus
     f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS rooms mesh kernel_support)
 endforeach()
 
+# Rooms on devices, without CUDA: over the backend of lib/device_backend.h.
+add_library(device_group STATIC lib/device_group.c)
+target_link_libraries(device_group PUBLIC rooms)
+foreach(suite device_rounds device_landing)
+    f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS device_group)
+endforeach()
+
 # Scripts of packets that may be anything, the same ones every time; and, with -DF8_FUZZ=ON and
 # clang, for libFuzzer: build/bin/fuzz_seed > corpus/run; build/bin/fuzz_session corpus
 set(FUZZ_SOURCES fuzz/session_fuzz.c fuzz/turn_backend.c fuzz/whole_run.c)
