@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The daemon's rooms, each alone, and the session over real rooms without a socket.
 foreach(suite protocol names weights weights_compare scaling scaling_delayed history registry outq
-        unpack config peer listener)
+        unpack config peer listener device)
     f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS f8daemon)
 endforeach()
 foreach(suite conn conn_end)
@@ -26,6 +26,7 @@ target_link_libraries(device_group PUBLIC rooms)
 foreach(suite session_device device_rounds device_landing)
     f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS device_group)
 endforeach()
+f8_add_test(test_device_linked LABEL daemon SOURCES test_device_linked.c LIBS mesh)
 
 # Scripts of packets that may be anything, the same ones every time; and, with -DF8_FUZZ=ON and
 # clang, for libFuzzer: build/bin/fuzz_seed > corpus/run; build/bin/fuzz_session corpus
