@@ -10,7 +10,8 @@ foreach(suite conn conn_end)
 endforeach()
 
 # Sessions without a socket: the fixture turns the loop.
-add_library(rooms STATIC lib/rooms.c lib/rooms_ask.c lib/device_backend.c lib/device_backend_work.c)
+add_library(rooms STATIC lib/rooms.c lib/rooms_ask.c lib/device_backend.c
+    lib/device_backend_objects.c lib/device_backend_work.c)
 target_link_libraries(rooms PUBLIC f8daemon PkgConfig::CHECK)
 
 add_library(mesh STATIC lib/mesh.c)
@@ -60,4 +61,5 @@ target_link_libraries(f8daemon_failing PUBLIC f8proto f8kernels PkgConfig::UV ZL
     Threads::Threads)
 f8_add_test(test_fail_alloc LABEL daemon
     SOURCES test_fail_alloc.c lib/fail_alloc.c lib/rooms.c lib/rooms_ask.c
-    lib/device_backend.c lib/device_backend_work.c LIBS f8daemon_failing)
+    lib/device_backend.c
+    lib/device_backend_objects.c lib/device_backend_work.c LIBS f8daemon_failing)
