@@ -78,16 +78,22 @@ static int check_slots(const struct weight_list *list, uint32_t slots, struct re
     return F8_OK;
 }
 
-/* A shard that is not empty must lie somewhere. */
+/* A shard that is not empty must lie somewhere, and where its rank works. */
 static int check_shards(const struct member *member, struct reason *reason)
 {
     const struct weight_list *list = member->list;
-    for (uint32_t w = 0; w < list->num_weights; w++)
-        if (!member->shards[w].region &&
-            weight_shard_count(&list->weights[w], list->world_size, member->rank) > 0)
+    for (uint32_t w = 0; w < list->num_weights; w++) {
+        const struct region *region = member->shards[w].region;
+        if (!region && weight_shard_count(&list->weights[w], list->world_size, member->rank) > 0)
             return reason_set(reason, F8_EINVAL,
                 "rank %u (pid %u): the shard of weight %s has no region", member->rank, member->pid,
                 list->weights[w].name);
+        if (region && !region->backend && member->device)
+            return reason_set(reason, F8_EREGION,
+                "rank %u (pid %u): the shard of weight %s lies on the host, but its client works "
+                "on device %d: it was registered before the device was added",
+                member->rank, member->pid, list->weights[w].name, member->device->number);
+    }
     return F8_OK;
 }
 

@@ -33,6 +33,11 @@ int session_seal(struct session *session, const struct incoming *incoming, struc
     if (member->registering)
         return reason_set(&answer->reason, F8_EORDER,
             "rank %u asked for the seal in the middle of a registration", member->rank);
+    if (session_adds_device(session))
+        return reason_set(&answer->reason, F8_EORDER,
+            "rank %u asked for the seal, but its device is still being added: wait for that before "
+            "the seal",
+            member->rank);
     if (seal->state > F8_PROTO_STATE_IMPORT)
         return reason_set(&answer->reason, F8_EINVAL,
             "the seal asks for state %u, known are 0 (fresh), 1 (continue) and 2 (import)",

@@ -129,10 +129,27 @@ static void attached(struct backend_attach *attach, int status)
     request_free(request);
 }
 
-static bool is_sealed(const struct session *session)
+/* Whether the member was sealed, or has asked for it: from then on it is not to change. */
+static bool is_fixed(const struct member *member)
+{
+    struct round_head head;
+    return member->list == member->group->list ||
+           (collective_head(member->group, &head) &&
+               !collective_missing(member->group, head.run.number, member->rank));
+}
+
+static bool has_fixed(const struct session *session)
 {
     for (const struct member *m = session->members; m; m = m->sibling)
-        if (m->list == m->group->list)
+        if (is_fixed(m))
+            return true;
+    return false;
+}
+
+bool session_adds_device(const struct session *session)
+{
+    for (const struct device_request *r = session->device_requests; r; r = r->next)
+        if (r->handles)
             return true;
     return false;
 }
@@ -142,12 +159,9 @@ static int check_add(const struct session *session, const F8__DeviceAdd *add, st
     if (!session->context->collective.cuda)
         return reason_set(reason, F8_ENOENT, "this daemon has no CUDA backend: %s",
             session->context->no_cuda.text);
-    bool adding = false;
-    for (const struct device_request *r = session->device_requests; r; r = r->next)
-        adding = adding || r->handles;
-    if (session->device || adding)
+    if (session->device || session_adds_device(session))
         return reason_set(reason, F8_EBUSY, "this client works on a device already");
-    if (is_sealed(session))
+    if (has_fixed(session))
         return reason_set(
             reason, F8_EORDER, "a group of this client was sealed: a device is added before");
     if (add->uuid.len != F8_PROTO_UUID_SIZE)
@@ -293,7 +307,9 @@ static int check_memory(
     if (memory->handle.len != 0 && memory->handle.len != F8_PROTO_HANDLE_SIZE)
         return reason_set(reason, F8_EINVAL, "the handle of device memory has %d bytes, not %zu",
             F8_PROTO_HANDLE_SIZE, memory->handle.len);
-    if (memory->handle.len != 0 && (incoming->num_fds != 0 || memory->n_chunks || memory->more))
+    bool by_descriptors =
+        incoming->num_fds != 0 || memory->n_chunks > 0 || memory->more || session->chunks;
+    if (memory->handle.len != 0 && by_descriptors)
         return reason_set(
             reason, F8_EINVAL, "device memory comes by a handle or by descriptors, not by both");
     if (!memory->more && (memory->size == 0 || memory->offset > UINT64_MAX - memory->size))

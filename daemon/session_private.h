@@ -79,6 +79,8 @@ void answer_region(struct answer *answer, uint32_t id, uint64_t size);
 /* session_device.c */
 session_handler session_device_add, session_region_cuda;
 void session_drop_device(struct session *session);
+/* Whether the client has asked for its device, and it is not there yet. */
+bool session_adds_device(const struct session *session);
 
 /* session_drop.c: replies that come when the devices are past what was given back. */
 session_handler session_device_drop, session_await_unmap;

@@ -61,6 +61,8 @@ OPEN = ("daemon/config", "daemon/log", "daemon/reason", "proto")
 # Files whose room is not the first word of their name.
 ROOM_OF_FILE = {
     "daemon/inspect": "daemon/session",
+    "daemon/inspect_device": "daemon/session",
+    "daemon/inspect_private": "daemon/session",
     "daemon/group": "daemon/registry",
     "daemon/names": "daemon/weights",
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the backend without devices share: device_backend.c (commands and objects),
- * device_backend_work.c (works from their submit to their landing).
+ * What the files of the backend without devices share: device_backend.c (commands),
+ * device_backend_objects.c (clients, memory, arenas), device_backend_work.c (works from their
+ * submit to their landing).
  */
 #ifndef F8_TESTS_DEVICE_BACKEND_PRIVATE_H
 #define F8_TESTS_DEVICE_BACKEND_PRIVATE_H
@@ -117,6 +118,13 @@ void *fake_allocate(size_t count, size_t size);
 void fake_kick(struct device_backend *fake);
 /* Whether the fault is to happen; its reason. */
 int fake_fails(struct device_backend *fake, enum device_fault fault, struct reason *reason);
+
+/* device_backend_objects.c: serve commands. */
+int fake_serve_attach(struct device_backend *fake, struct backend_attach *asked);
+int fake_serve_map(struct device_backend *fake, struct backend_map *asked);
+int fake_serve_reserve(struct device_backend *fake, struct backend_reserve *asked);
+/* Frees what was given back, once nothing is queued that could need it. */
+void fake_reap(struct device_backend *fake);
 
 /* device_backend_work.c */
 /* Whether a work may be submitted. */
