@@ -16,6 +16,7 @@
 
 #include "daemon/log.h"
 #include "protocol.h"
+#include "tests/lib/loop_turn.h"
 
 uv_loop_t loop;
 static struct config config;
@@ -93,7 +94,7 @@ void turn(void)
 void await_connections(uint32_t count)
 {
     while (session.connections != count) {
-        int alive = uv_run(&loop, UV_RUN_ONCE);
+        int alive = loop_turn(&loop);
         ck_assert(alive || session.connections == count);
     }
     turn();

@@ -10,6 +10,7 @@
 
 #include "kernels/kernels.h"
 #include "protocol.h"
+#include "tests/lib/loop_turn.h"
 
 #define REGION       65536
 #define WEIGHT_AT(w) ((uint64_t)(w)*4096)
@@ -189,7 +190,7 @@ static uint32_t count_waiting(struct mesh *mesh)
 void mesh_await_waiting(struct mesh *mesh, uint32_t count)
 {
     while (count_waiting(mesh) != count)
-        (void)uv_run(&mesh->rooms.loop, UV_RUN_ONCE);
+        (void)loop_turn(&mesh->rooms.loop);
 }
 
 const F8__WeightInfo *mesh_weight(struct mesh *mesh, const char *group, const char *weight)
