@@ -155,7 +155,7 @@ void expect(int fd, uint64_t id, int status)
     f8__reply__free_unpacked(reply, NULL);
 }
 
-void hello(int fd, F8__Role role)
+void send_hello(int fd, F8__Role role)
 {
     F8__Hello body = F8__HELLO__INIT;
     F8__Request request = F8__REQUEST__INIT;
@@ -166,6 +166,11 @@ void hello(int fd, F8__Role role)
     request.body_case = F8__REQUEST__BODY_HELLO;
     request.hello = &body;
     ck_assert_int_gt(send_request(fd, &request, NULL, 0), 0);
+}
+
+void hello(int fd, F8__Role role)
+{
+    send_hello(fd, role);
     turn();
     expect(fd, 1, F8_OK);
 }
