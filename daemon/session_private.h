@@ -24,11 +24,12 @@ struct session {
     uint32_t num_members;
     struct region **regions; /* owned array of references; id - 1 is the index, NULL: free */
     uint32_t num_regions;
-    /* A join that waits until its broken group is drained. */
-    struct group *waits_for;      /* borrowed: kept while someone waits; NULL: no such join */
+    /* A join that waits until a broken group is drained. */
+    struct group *waits_for;      /* borrowed: until it is drained; NULL: no such join */
     struct session *next_waiting; /* borrowed: the group's list */
+    char *join_name;              /* owned: the group's, while the join waits */
     uint64_t join_id;
-    uint32_t join_rank;
+    uint32_t join_rank, join_world_size;
     bool rejoining;
 };
 
