@@ -29,11 +29,12 @@ struct session {
     struct device_request *device_requests; /* borrowed list: they free themselves */
     struct fenced_reply *fenced;            /* borrowed list: they free themselves */
     struct device_chunks *chunks;           /* owned: of a region that comes in several packets */
-    /* A join that waits until its broken group is drained. */
-    struct group *waits_for;      /* borrowed: kept while someone waits; NULL: no such join */
+    /* A join that waits until a broken group is drained. */
+    struct group *waits_for;      /* borrowed: until it is drained; NULL: no such join */
     struct session *next_waiting; /* borrowed: the group's list */
+    char *join_name;              /* owned: the group's, while the join waits */
     uint64_t join_id;
-    uint32_t join_rank;
+    uint32_t join_rank, join_world_size;
     bool rejoining;
 };
 

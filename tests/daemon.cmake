@@ -17,7 +17,8 @@ target_link_libraries(rooms PUBLIC f8daemon PkgConfig::CHECK)
 add_library(mesh STATIC lib/mesh.c)
 target_link_libraries(mesh PUBLIC rooms)
 
-foreach(suite session session_groups session_run session_mesh session_mesh_misuse inspect inspect_history)
+foreach(suite session session_groups session_drain session_run session_mesh session_mesh_misuse
+        inspect inspect_history)
     f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS rooms mesh kernel_support)
 endforeach()
 
