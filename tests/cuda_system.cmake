@@ -30,3 +30,11 @@ f8_add_cuda_run(conformance_devices COMMAND conformance ${VECTORS} DEVICES 4 MEM
     ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=11)
 f8_add_cuda_run(conformance_uneven COMMAND conformance ${VECTORS} DEVICES 3 MEMORY legacy
     ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=13)
+
+# Each on one device, and on four with random delays.
+foreach(suite gathered mesh rank_death death misuse leftovers state_seal state_import state_kill many
+        round_trips interrupt daemon_end)
+    f8_add_cuda_run(${suite} COMMAND test_${suite} DEVICES 1 MEMORY legacy)
+    f8_add_cuda_run(${suite}_devices COMMAND test_${suite} DEVICES 4 MEMORY vmm
+        ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=17)
+endforeach()

@@ -27,11 +27,13 @@ struct toy_job {
 struct toy_rank {
     struct toy_job job;
     uint32_t rank;
-    struct f8_client *client; /* owned */
-    struct f8_group *group;   /* owned by the client */
-    struct f8_region *region; /* owned by the client */
-    uint16_t *shards;         /* borrowed: the region's memory */
-    struct f8_view *views;    /* owned: one a weight of a bucket */
+    struct f8_client *client;     /* owned */
+    struct f8_group *group;       /* owned by the client */
+    struct f8_region *region;     /* owned by the client */
+    uint16_t *shards;             /* borrowed: where it writes its shards */
+    struct device_memory *memory; /* owned: NULL on the host */
+    void *stream;                 /* borrowed: from memory */
+    struct f8_view *views;        /* owned: one a weight of a bucket */
 };
 
 /* Connects and joins; toy_rank_seal allocates, fills, registers and seals. */
