@@ -126,8 +126,8 @@ int toy_rank_seal(struct toy_rank *toy)
     return status == F8_OK ? say(toy, f8_seal(toy->group, &options), "f8_seal") : status;
 }
 
-/* Reads every byte; none of the values is a zero. */
-static int read_views(const struct toy_rank *toy)
+/* None of the values is a zero. */
+int toy_rank_read(const struct toy_rank *toy)
 {
     for (uint32_t w = 0; w < toy->job.weights; w++) {
         struct f8_view seen;
@@ -157,7 +157,7 @@ int toy_rank_hold(struct toy_rank *toy, uint32_t bucket)
             f8_post_gather(
                 toy->group, bucket, F8_FOREVER, toy->views, toy->job.weights, toy->stream),
             "f8_post_gather");
-    return status == F8_OK ? read_views(toy) : status;
+    return status == F8_OK ? toy_rank_read(toy) : status;
 }
 
 static int ask(struct toy_rank *toy, uint32_t bucket)
@@ -188,18 +188,37 @@ int toy_rank_gathers(struct toy_rank *toy)
     return status;
 }
 
+typedef int collective_fn(struct toy_rank *toy, f8_ticket *ret_ticket);
+
+static int precompute(struct toy_rank *toy, f8_ticket *ret_ticket)
+{
+    return say(toy, f8_precompute(toy->group, F8_DEFAULT_DEADLINE, toy->stream, ret_ticket),
+        "f8_precompute");
+}
+
+static int sync(struct toy_rank *toy, f8_ticket *ret_ticket)
+{
+    return say(toy, f8_sync(toy->group, F8_DEFAULT_DEADLINE, ret_ticket), "f8_sync");
+}
+
+static int whole(struct toy_rank *toy, collective_fn *collective)
+{
+    f8_ticket ticket;
+    int status = collective(toy, &ticket);
+    if (status == F8_OK)
+        status = say(toy, f8_wait(toy->group, ticket, F8_FOREVER, toy->stream), "f8_wait");
+    return status;
+}
+
 int toy_rank_step(struct toy_rank *toy)
 {
     const struct toy_job *job = &toy->job;
-    f8_ticket ticket;
     int status = say(toy, f8_changed(toy->group, 0, job->buckets * job->weights), "f8_changed");
-    if (status == F8_OK && job->precompute) {
-        status = say(toy, f8_precompute(toy->group, F8_DEFAULT_DEADLINE, toy->stream, &ticket),
-            "f8_precompute");
-        if (status == F8_OK)
-            status = say(toy, f8_wait(toy->group, ticket, F8_FOREVER, toy->stream), "f8_wait");
-    }
-    return status == F8_OK ? toy_rank_gathers(toy) : status;
+    if (status == F8_OK && job->precompute)
+        status = whole(toy, precompute);
+    if (status == F8_OK)
+        status = toy_rank_gathers(toy);
+    return status == F8_OK && job->sync ? whole(toy, sync) : status;
 }
 
 int toy_rank_settle(struct toy_rank *toy)

@@ -21,6 +21,7 @@ struct toy_job {
     uint32_t slots; /* 0: each bucket has its own place */
     bool precompute;
     bool pre_gather;
+    bool sync;  /* at the end of each step */
     bool quiet; /* errors are expected */
 };
 
@@ -43,7 +44,10 @@ int toy_rank_seal(struct toy_rank *toy);
 /* Gathers a bucket, waits for it, and reads every byte of every view. */
 int toy_rank_hold(struct toy_rank *toy, uint32_t bucket);
 
-/* A training step: changed, precompute, all buckets ahead by one, each released. */
+/* Reads every byte of what is held since toy_rank_hold. */
+int toy_rank_read(const struct toy_rank *toy);
+
+/* A training step: changed, precompute, all buckets ahead by one, each released; sync. */
 int toy_rank_step(struct toy_rank *toy);
 
 /* All buckets ahead by one, each released: no other request. */
