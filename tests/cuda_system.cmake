@@ -40,14 +40,22 @@ foreach(suite gathered mesh rank_death death misuse leftovers state_seal state_i
 endforeach()
 
 # Suites for devices alone.
-add_executable(test_cuda_steady_step cuda/test_cuda_steady_step.c)
-target_link_libraries(test_cuda_steady_step PRIVATE measures_support)
-target_include_directories(test_cuda_steady_step SYSTEM PRIVATE ${F8_CUDA_INCLUDE})
+add_library(cuda_stats STATIC cuda/stats.c)
+target_link_libraries(cuda_stats PUBLIC measures_support)
+target_include_directories(cuda_stats SYSTEM PUBLIC ${F8_CUDA_INCLUDE})
+foreach(suite steady_step leftovers)
+    add_executable(test_cuda_${suite} cuda/test_cuda_${suite}.c)
+    target_link_libraries(test_cuda_${suite} PRIVATE cuda_stats)
+endforeach()
 f8_add_cuda_run(steady_step COMMAND test_cuda_steady_step DEVICES 1 MEMORY vmm)
 f8_add_cuda_run(steady_step_devices COMMAND test_cuda_steady_step DEVICES 4 MEMORY legacy)
 
 add_executable(test_cuda_restart cuda/test_cuda_restart.c lib/state_rank.c)
 target_link_libraries(test_cuda_restart PRIVATE measures_support test_program)
+foreach(devices 1 3)
+    f8_add_cuda_run(counted_leftovers_${devices} COMMAND test_cuda_leftovers DEVICES ${devices}
+        MEMORY vmm ENVIRONMENT CUDASIM_DELAY_US=1000)
+endforeach()
 f8_add_cuda_run(restart COMMAND test_cuda_restart DEVICES 2 MEMORY vmm)
 
 add_executable(test_cuda_trainer_death cuda/test_cuda_trainer_death.c)

@@ -5,18 +5,15 @@
  * real daemon, real ranks, steps 10 to 110.
  */
 #include <check.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "lib/crew.h"
 #include "lib/device_memory.h"
 #include "lib/proc.h"
 #include "lib/test_daemon.h"
 #include "lib/toy_rank.h"
-#include "tests/cudasim/cudasim.h"
+#include "tests/cuda/stats.h"
 
 #define WARM_STEPS 10
 #define STEPS      100
@@ -46,30 +43,6 @@ struct counts {
     struct cudasim_stats of[1 + MOST_RANKS];
 };
 
-static char directory[] = "/tmp/f8stats-XXXXXX";
-
-static void read_stats(pid_t pid, struct cudasim_stats *ret_stats)
-{
-    char path[64];
-    (void)snprintf(path, sizeof(path), "%s/s.%d", directory, (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ck_assert_msg(fd >= 0, "no counters of process %d", (int)pid);
-    struct cudasim_stats *stats = mmap(NULL, sizeof(*stats), PROT_READ, MAP_SHARED, fd, 0);
-    ck_assert_ptr_ne(stats, MAP_FAILED);
-    ck_assert_uint_eq(stats->magic, CUDASIM_STATS_MAGIC);
-    for (int i = 0; i < CUDASIM_NUM_COUNTERS; i++)
-        ret_stats->counters[i] = __atomic_load_n(&stats->counters[i], __ATOMIC_RELAXED);
-    (void)munmap(stats, sizeof(*stats));
-    (void)close(fd);
-}
-
-static void remove_stats(pid_t pid)
-{
-    char path[64];
-    (void)snprintf(path, sizeof(path), "%s/s.%d", directory, (int)pid);
-    (void)unlink(path);
-}
-
 static int rank(struct crew_member *member, const void *argument)
 {
     struct toy_rank toy;
@@ -93,9 +66,9 @@ static void read_all(
     const struct test_daemon *daemon, const struct crew *crew, struct counts *ret_counts)
 {
     proc_await_sleep(daemon->pid);
-    read_stats(daemon->pid, &ret_counts->of[0]);
+    stats_read(daemon->pid, &ret_counts->of[0]);
     for (uint32_t r = 0; r < crew->size; r++)
-        read_stats(crew->pids[r], &ret_counts->of[1 + r]);
+        stats_read(crew->pids[r], &ret_counts->of[1 + r]);
 }
 
 static void check_steady(const struct counts *early, const struct counts *late, uint32_t ranks)
@@ -122,17 +95,11 @@ static void check_job(struct toy_job job)
     struct test_daemon daemon;
     struct crew crew;
     struct counts early, late;
-    pid_t pids[MOST_RANKS];
-    char prefix[64];
-    ck_assert_ptr_nonnull(mkdtemp(directory));
-    (void)snprintf(prefix, sizeof(prefix), "%s/s", directory);
-    ck_assert_int_eq(setenv("CUDASIM_STATS", prefix, 1), 0);
+    stats_begin();
     test_daemon_start(&daemon, NULL);
     job.socket = daemon.socket;
     job.name = "steady";
     crew_start(&crew, job.ranks, rank, &job);
-    for (uint32_t r = 0; r < job.ranks; r++)
-        pids[r] = crew.pids[r];
     crew_await(&crew);
     read_all(&daemon, &crew, &early);
     crew_go(&crew);
@@ -143,10 +110,7 @@ static void check_job(struct toy_job job)
     crew_end(&crew, 0);
     test_daemon_drop_states(&daemon);
     test_daemon_stop(&daemon);
-    remove_stats(daemon.pid);
-    for (uint32_t r = 0; r < job.ranks; r++)
-        remove_stats(pids[r]);
-    ck_assert_int_eq(rmdir(directory), 0);
+    stats_end();
 }
 
 static const struct toy_job toy = {

@@ -15,12 +15,18 @@
 
 #define PATIENCE_MS 60000
 
+/* NULL: it is gone. */
+static FILE *try_file(pid_t pid, const char *name)
+{
+    char path[320];
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    return fopen(path, "re");
+}
+
 static FILE *open_file(pid_t pid, const char *name)
 {
-    char path[96];
-    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-    FILE *file = fopen(path, "re");
-    ck_assert_msg(file != NULL, "cannot read %s", path);
+    FILE *file = try_file(pid, name);
+    ck_assert_msg(file != NULL, "cannot read /proc/%d/%s", (int)pid, name);
     return file;
 }
 
@@ -65,15 +71,22 @@ static uint32_t count_entries(pid_t pid, const char *name)
 }
 
 /* The number behind `key` in a file of lines "key: number". */
-static uint64_t read_field(pid_t pid, const char *name, const char *key)
+static uint64_t find_field(FILE *file, const char *key)
 {
-    FILE *file = open_file(pid, name);
     char line[1024];
     uint64_t value = 0;
     size_t length = strlen(key);
+    rewind(file);
     while (fgets(line, sizeof(line), file))
         if (strncmp(line, key, length) == 0)
             value = strtoull(line + length, NULL, 10);
+    return value;
+}
+
+static uint64_t read_field(pid_t pid, const char *name, const char *key)
+{
+    FILE *file = open_file(pid, name);
+    uint64_t value = find_field(file, key);
     (void)fclose(file);
     return value;
 }
@@ -115,8 +128,9 @@ uint64_t proc_ticks(pid_t pid)
     return user + system;
 }
 
-/* Calls `visit` with "task/TID/status" of each thread, and adds up what it returns. */
-static uint64_t over_threads(pid_t pid, uint64_t (*visit)(pid_t pid, const char *status))
+/* Calls `visit` with the status file of each thread, and adds up what it returns. One may end
+ * meanwhile. */
+static uint64_t over_threads(pid_t pid, uint64_t (*visit)(FILE *status))
 {
     char path[64];
     (void)snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
@@ -128,16 +142,20 @@ static uint64_t over_threads(pid_t pid, uint64_t (*visit)(pid_t pid, const char 
         if (entry->d_name[0] == '.')
             continue;
         (void)snprintf(status, sizeof(status), "task/%s/status", entry->d_name);
-        sum += visit(pid, status);
+        FILE *file = try_file(pid, status);
+        if (!file)
+            continue;
+        sum += visit(file);
+        (void)fclose(file);
     }
     (void)closedir(directory);
     return sum;
 }
 
-static uint64_t switches_of(pid_t pid, const char *status)
+static uint64_t switches_of(FILE *status)
 {
-    return read_field(pid, status, "voluntary_ctxt_switches:") +
-           read_field(pid, status, "nonvoluntary_ctxt_switches:");
+    return find_field(status, "voluntary_ctxt_switches:") +
+           find_field(status, "nonvoluntary_ctxt_switches:");
 }
 
 uint64_t proc_switches(pid_t pid)
@@ -145,13 +163,11 @@ uint64_t proc_switches(pid_t pid)
     return over_threads(pid, switches_of);
 }
 
-static uint64_t is_awake(pid_t pid, const char *status)
+static uint64_t is_awake(FILE *status)
 {
-    FILE *file = open_file(pid, status);
     char line[1024], state = '?';
-    while (fgets(line, sizeof(line), file))
+    while (fgets(line, sizeof(line), status))
         (void)sscanf(line, "State: %c", &state);
-    (void)fclose(file);
     return state != 'S';
 }
 

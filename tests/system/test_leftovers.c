@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "lib/crew.h"
+#include "lib/device_memory.h"
 #include "lib/proc.h"
 #include "lib/test_daemon.h"
 #include "lib/toy_rank.h"
@@ -64,6 +65,8 @@ static void check_same(const struct proc_holdings *before, const struct proc_hol
     ck_assert_uint_eq(after->descriptors, before->descriptors);
     ck_assert_uint_eq(after->threads, before->threads);
     ck_assert_uint_eq(after->shmem_kb, before->shmem_kb);
+    if (device_memory_used()) /* test_cuda_leftovers: simulators keep what they are to recognise */
+        return;
 #ifndef F8_SANITIZED /* whose allocators map and keep as they like */
     ck_assert_uint_le(after->mappings, before->mappings);
     ck_assert_uint_le(after->anon_kb, before->anon_kb + ANON_TOLERANCE_KB);
@@ -250,12 +253,14 @@ START_TEST(killed_daemon_leaves_nothing)
     crew_start(&crew, RANKS, orphaned_rank, &job);
     crew_await(&crew);
     uint64_t inode = proc_find_mapping(daemon.pid, ARENA).inode;
-    ck_assert_uint_ne(inode, 0);
-    ck_assert_uint_eq(proc_count_holders(ARENA, inode), RANKS + 1);
+    ck_assert_int_eq(inode == 0, device_memory_used());
+    if (inode != 0)
+        ck_assert_uint_eq(proc_count_holders(ARENA, inode), RANKS + 1);
     crew_go(&crew);
     test_daemon_kill(&daemon);
     crew_end(&crew, 0);
-    ck_assert_uint_eq(proc_count_holders(ARENA, inode), 0);
+    if (inode != 0)
+        ck_assert_uint_eq(proc_count_holders(ARENA, inode), 0);
     ck_assert(only_socket_and_log(&daemon));
     test_daemon_restart(&daemon, NULL);
     ck_assert(only_socket_and_log(&daemon));
