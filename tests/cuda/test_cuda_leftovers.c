@@ -22,7 +22,7 @@
 
 /* What the daemon holds of each kind. */
 struct held {
-    int64_t memory, mappings, handles;
+    int64_t memory, mappings, handles, streams, events;
 };
 
 static struct test_daemon daemon_;
@@ -37,6 +37,8 @@ static struct held held_now(void)
         .memory = (int64_t)(c[CUDASIM_ALLOCATIONS] - c[CUDASIM_FREES]),
         .mappings = (int64_t)(c[CUDASIM_MAPS] - c[CUDASIM_UNMAPS]),
         .handles = (int64_t)(c[CUDASIM_IPC_OPENS] - c[CUDASIM_IPC_CLOSES]),
+        .streams = (int64_t)(c[CUDASIM_STREAM_CREATIONS] - c[CUDASIM_STREAM_DESTRUCTIONS]),
+        .events = (int64_t)(c[CUDASIM_EVENT_CREATIONS] - c[CUDASIM_EVENT_DESTRUCTIONS]),
     };
 }
 
@@ -90,6 +92,8 @@ START_TEST(nothing_is_left)
     ck_assert_int_eq(end.memory, warm.memory);
     ck_assert_int_eq(end.mappings, warm.mappings);
     ck_assert_int_eq(end.handles, warm.handles);
+    ck_assert_int_eq(end.streams, warm.streams);
+    ck_assert_int_eq(end.events, warm.events);
     ck_assert_int_eq(end.handles, 0);
     test_daemon_stop(&daemon_);
     stats_end();

@@ -96,7 +96,7 @@ enum cudasim_counter {
     CUDASIM_FREES,
     CUDASIM_MAPS, /* cuMemMap */
     CUDASIM_UNMAPS,
-    CUDASIM_IPC_OPENS,
+    CUDASIM_IPC_OPENS, /* of memory and events of other processes */
     CUDASIM_IPC_CLOSES,
     CUDASIM_HOST_SYNCS, /* calls in which the host waits for a device; pageable copies too */
     CUDASIM_LAUNCHES,   /* of kernels */
@@ -113,6 +113,8 @@ enum cudasim_counter {
     CUDASIM_SM_COLLECTIVES,
     CUDASIM_COMM_INITS,
     CUDASIM_MODULE_LOADS,
+    CUDASIM_STREAM_DESTRUCTIONS,
+    CUDASIM_EVENT_DESTRUCTIONS, /* of this process's own */
     CUDASIM_NUM_COUNTERS,
 };
 

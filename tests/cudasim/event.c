@@ -162,6 +162,7 @@ CUresult cudasim_event_destroy(CUevent event, const char *what)
                 what, (long)waiter);
         atomic_store(&page->is_destroyed, true);
     }
+    cudasim_count(event->is_imported ? CUDASIM_IPC_CLOSES : CUDASIM_EVENT_DESTRUCTIONS, 1);
     event->magic = 0;
     event_unref(event);
     return CUDA_SUCCESS;

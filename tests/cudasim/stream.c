@@ -191,6 +191,7 @@ static void check(CUstream stream, const char *what)
 CUresult cudasim_stream_destroy(CUstream stream, const char *what)
 {
     check(stream, what);
+    cudasim_count(CUDASIM_STREAM_DESTRUCTIONS, 1);
     pthread_mutex_lock(&list_lock);
     pthread_mutex_lock(&stream->lock);
     stream->is_closing = true;

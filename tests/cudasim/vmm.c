@@ -67,7 +67,9 @@ static void block_free_if_unused(struct vmm_block *block)
     while (*link != block)
         link = &(*link)->next;
     *link = block->next;
-    if (!block->is_imported)
+    if (block->is_imported)
+        cudasim_count(CUDASIM_IPC_CLOSES, 1);
+    else
         allocate_charge(block->device, -(int64_t)block->size);
     close(block->fd);
     free(block);
