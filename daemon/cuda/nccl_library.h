@@ -11,6 +11,10 @@
 
 #include "daemon/reason.h"
 
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 28, 9)
+#error "nccl.h of NCCL 2.28.9 or newer is needed; the library may be older"
+#endif
+
 /* Names another libnccl than the loader's own search: a path, as for dlopen. */
 #define NCCL_LIBRARY_VARIABLE "F8GATHERD_NCCL"
 

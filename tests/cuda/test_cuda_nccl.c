@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cudasim.h"
 #include "failing_nccl.h"
 #include "module_fixture.h"
 #include "proto/status.h"
+#include "tests/cudasim/cudasim.h"
 
 #define KIB 1024
 /* More than any test takes. */

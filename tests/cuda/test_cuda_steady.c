@@ -6,9 +6,9 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "cudasim.h"
 #include "module_fixture.h"
 #include "proto/status.h"
+#include "tests/cudasim/cudasim.h"
 
 #define SLOTS 200
 #define CHUNK 64
