@@ -105,6 +105,9 @@ static void let_go(struct cuda *cuda, struct cuda_command *command)
     cuda_finish(cuda, command, F8_OK);
 }
 
+/* What devices may still touch, until the process ends: nobody looks at it again. */
+static struct cuda_command *left_alone;
+
 /* Streams, or collectives, do not come to an end: what they may touch stays as it is for good. */
 static void give_up(struct cuda *cuda, struct cuda_command *command)
 {
@@ -119,7 +122,8 @@ static void give_up(struct cuda *cuda, struct cuda_command *command)
             " are left open until the daemon ends",
             command->kind == CUDA_DETACH ? "events" : "mappings", command->pid,
             command->kind == CUDA_DETACH ? command->client->device : command->mapping->device);
-    cuda_finish(cuda, command, F8_EDEADLINE);
+    command->next = left_alone;
+    left_alone = command;
 }
 
 /* Whether something stands before a fence in the list that it has to wait for. */
@@ -153,14 +157,14 @@ static bool look_at_going(struct cuda *cuda, bool may_free)
         bool is_ripe = has_drained(cuda, command);
         if (is_ripe && may_free) {
             let_go(cuda, take_going(queue, link));
-        } else if (now >= command->deadline_ms) {
+        } else if (now >= command->deadline_ms && !(is_ripe && cuda_collectives_ended(cuda))) {
             give_up(cuda, take_going(queue, link));
         } else {
             has_ripe |= is_ripe;
             link = &command->next;
         }
     }
-    return has_ripe && now >= queue->going_after_ms;
+    return has_ripe && (now >= queue->going_after_ms || cuda_collectives_ended(cuda));
 }
 
 /* ---- the head ---- */
