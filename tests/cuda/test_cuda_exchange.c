@@ -282,7 +282,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, scaling_in_the_gather, 0, LAYOUTS);
     tcase_add_loop_test(tcase, scales_from_the_amaxes_of_another_arena, 0, LAYOUTS);
-    tcase_add_loop_test(tcase, gathers_run_ahead, 0, LAYOUTS);
+    tcase_add_loop_test(tcase, gathers_run_ahead, 3, 6); /* one of each path */
     suite_add_tcase(suite, tcase);
 
     SRunner *runner = srunner_create(suite);
