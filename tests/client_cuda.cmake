@@ -10,7 +10,7 @@ if(NOT TARGET cudasim_cuda)
     return()
 endif()
 set(CUDASIM_LIB ${CMAKE_BINARY_DIR}/sim/lib)
-foreach(suite test_client_cuda test_client_regions_cuda)
+foreach(suite test_client_cuda test_client_device_cuda test_client_regions_cuda)
     f8_add_cuda_test(${suite} SOURCES cuda/${suite}.c cuda/gpu_rank.c cuda/fake_gpu.c
         cuda/fake_gpu_daemon.c cuda/fake_gpu_memory.c lib/one_rank.c
         LIBS f8client_static fake_daemon cudasim
