@@ -16,3 +16,6 @@ foreach(suite test_client_cuda test_client_device_cuda test_client_regions_cuda)
         LIBS f8client_static fake_daemon cudasim
         ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=7)
 endforeach()
+f8_add_cuda_test(test_bench_gpu SOURCES cuda/test_bench_gpu.c lib/one_rank.c
+    ${CMAKE_SOURCE_DIR}/client/bench/gpu.c LIBS f8client_static fake_daemon
+    ENVIRONMENT CUDASIM_DELAY_US=300)
