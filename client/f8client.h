@@ -182,6 +182,7 @@ F8_API int f8_capability(struct f8_client *client, const char *name, int *ret_ha
 /*
  * Ends the connection and frees the client, its groups, regions and mappings; NULL is allowed.
  * Leaving a sealed group breaks it for its other ranks (they may still use what they hold).
+ * Whoever connects after it has returned finds the client's ranks free.
  * Must be the last call on the client; other threads' waits must have ended. On a device it waits
  * until the daemon has let go of the client's memory, which may be freed then, 10 s at most.
  */

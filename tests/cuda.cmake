@@ -21,6 +21,13 @@ add_test(NAME cuda_resources_selftest
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda_resources.py --selftest ${CMAKE_CUDA_COMPILER})
 set_tests_properties(cuda_resources cuda_resources_selftest PROPERTIES LABELS cuda TIMEOUT 600)
 
+# The module has the CUDA runtime in it and needs nothing of CUDA's besides; the daemon, f8ctl and
+# the library have nothing of CUDA at all.
+add_test(NAME cuda_linking COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/linking.sh
+    ${CMAKE_NM} ${CMAKE_READELF} $<TARGET_FILE:f8gatherd_cuda>
+    $<TARGET_FILE:f8gatherd> $<TARGET_FILE:f8ctl> $<TARGET_FILE:f8client>)
+set_tests_properties(cuda_linking PROPERTIES LABELS cuda)
+
 # Speed, for people with a GPU: no ctest.
 add_executable(bench_cuda_kernels gpu/bench_cuda_kernels.c lib/cuda_device.c)
 target_link_libraries(bench_cuda_kernels PRIVATE kernel_support f8kernels_cuda CUDA::cudart_static)

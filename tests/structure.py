@@ -33,17 +33,19 @@ ALLOWED = {
     "daemon/peer": "open",
     "daemon/outq": "open",
     "daemon/unpack": "open",
-    "daemon/session": "open registry collective state kernels",
-    "daemon/collective": "open registry round scaling history state backend arena region",
+    "daemon/session": "open registry collective state kernels backend region device",
+    "daemon/collective": "open registry round scaling history state backend arena region device",
     "daemon/state": "open scaling weights",
-    "daemon/registry": "open weights scaling history region arena",
+    "daemon/registry": "open weights scaling history region arena device backend",
+    "daemon/device": "open backend",
     "daemon/round": "status",
     "daemon/scaling": "open weights kernels",
     "daemon/history": "",
     "daemon/weights": "open",
-    "daemon/region": "open mapping",
+    "daemon/region": "open mapping backend",
     "daemon/arena": "open mapping",
     "daemon/backend": "open arena kernels",
+    "daemon/cuda": "open backend arena kernels",
     "daemon/mapping": "open",
     "daemon/config": "open",
     "daemon/log": "open",
@@ -59,6 +61,8 @@ OPEN = ("daemon/config", "daemon/log", "daemon/reason", "proto")
 # Files whose room is not the first word of their name.
 ROOM_OF_FILE = {
     "daemon/inspect": "daemon/session",
+    "daemon/inspect_device": "daemon/session",
+    "daemon/inspect_private": "daemon/session",
     "daemon/group": "daemon/registry",
     "daemon/names": "daemon/weights",
 }
@@ -84,6 +88,8 @@ def room_of(path):
     if folder == "tests":
         return None
     if folder == "daemon":
+        if len(path.parts) > 2:
+            return f"daemon/{path.parts[1]}"
         return ROOM_OF_FILE.get(f"daemon/{stem}", f"daemon/{stem.split('_')[0]}")
     if folder == "client" and len(path.parts) > 2:
         is_check = path.parts[1] == "bench" and stem in ("check", "check_delayed", "check_format")

@@ -267,7 +267,7 @@ START_TEST(ask_gives_the_whole_reply)
     request.body_case = F8__REQUEST__BODY_PING;
     request.ping = &ping;
     F8__Reply *reply = NULL;
-    ck_assert_int_eq(channel_ask(channel, &request, 5000, &reply), F8_OK);
+    ck_assert_int_eq(channel_ask(channel, &request, -1, &reply), F8_OK);
     ck_assert_uint_eq(reply->ping->uptime_ms, request.id);
     f8__reply__free_unpacked(reply, NULL);
     daemon.withhold = F8__REQUEST__BODY_PING;
@@ -275,7 +275,7 @@ START_TEST(ask_gives_the_whole_reply)
     daemon.withhold = 0;
     daemon.fail_status = F8_EPERM;
     daemon.fail_body = F8__REQUEST__BODY_PING;
-    ck_assert_int_eq(channel_ask(channel, &request, 5000, &reply), F8_EPERM);
+    ck_assert_int_eq(channel_ask(channel, &request, -1, &reply), F8_EPERM);
     ck_assert_str_eq(error_text(), "refused by the test");
     finish(&daemon, channel);
 }

@@ -26,14 +26,16 @@ const struct operation *access_operation(void)
 
 /* ---- opening ---- */
 
+/* Copies and collectives go over all of a process's memory, kernels only where their device may. */
 static bool may_use(const struct range *range, bool is_written)
 {
-    if (current->kind != OPERATION_KERNEL)
-        return (is_written ? range->writers : range->readers) != 0;
     uint32_t devices = is_written ? range->writers : range->readers;
-    if (range->kind != RANGE_MAPPING && cudasim_has_peer(current->device, range->device))
-        return devices != 0;
-    return devices >> current->device & 1;
+    if (current->kind == OPERATION_KERNEL &&
+        (range->kind == RANGE_MAPPING || range->kind == RANGE_IMPORT))
+        return devices >> current->device & 1;
+    if (current->kind == OPERATION_KERNEL && !cudasim_has_peer(current->device, range->device))
+        return false;
+    return devices != 0;
 }
 
 static bool is_gone_at_exporter(const struct range *range)
@@ -161,6 +163,10 @@ static bool resolve(uintptr_t address, bool is_written)
 
 static void handle(int signal_number, siginfo_t *info, void *context)
 {
+    if (info->si_code == SI_KERNEL && current && current->kind == OPERATION_KERNEL)
+        cudasim_fault("misaligned access: \"%s\" on device %d takes 16 bytes or more at an address "
+                      "that is no multiple of their size",
+            current->what, current->device);
     if (info->si_code > 0 && resolve((uintptr_t)info->si_addr, is_write_fault(context)))
         return;
     const struct sigaction *old = &former[signal_number];

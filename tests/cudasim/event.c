@@ -72,12 +72,17 @@ static void event_unref(struct CUevent_st *event)
     pthread_mutex_unlock(&dead_lock);
 }
 
-static void check(CUevent event, const char *what)
+static void check_own(CUevent event, const char *what)
 {
     if (!event)
         cudasim_fault("%s: the event is NULL", what);
     if (event->magic != EVENT_MAGIC)
         cudasim_fault("%s: %p is no event, or a destroyed one", what, (void *)event);
+}
+
+static void check(CUevent event, const char *what)
+{
+    check_own(event, what);
     if (event->is_imported && atomic_load(&event->page->is_destroyed))
         cudasim_fault("%s: the event was destroyed by the process that shared it", what);
 }
@@ -148,7 +153,7 @@ static pid_t foreign_waiter(struct event_page *page)
 
 CUresult cudasim_event_destroy(CUevent event, const char *what)
 {
-    check(event, what);
+    check_own(event, what); /* an imported one may be gone at its exporter */
     struct event_page *page = event->page;
     if (!event->is_imported) {
         pid_t waiter = is_complete(page, atomic_load(&page->num_issued)) ? 0 : foreign_waiter(page);

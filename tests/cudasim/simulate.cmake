@@ -10,6 +10,9 @@ function(f8_add_sim_library target)
     target_compile_features(${target} PRIVATE cxx_std_17)
     target_compile_options(${target} PRIVATE -include emulation.h -Wno-shadow
         -Wno-unknown-pragmas -fno-exceptions -fno-rtti)
+    if(F8_SANITIZE) # slow enough as it is
+        target_compile_options(${target} PRIVATE -O2)
+    endif()
 endfunction()
 
 # f8_add_cuda_test(NAME SOURCES files... LIBS targets... [ENVIRONMENT name=value...]): as
@@ -29,3 +32,16 @@ foreach(suite test_cuda_kernels test_cuda_scales)
     f8_add_cuda_test(${suite}_sim SOURCES ../${suite}.c ../lib/cuda_cases.c ../lib/cuda_device.c
         LIBS kernel_support f8kernels_cuda_sim)
 endforeach()
+
+# The way of devices before sm_89, which have no conversion to float8.
+f8_add_sim_library(f8kernels_cuda_sim_software SOURCES ${F8_CUDA_KERNEL_SOURCES} LIBS f8kernels)
+target_compile_definitions(f8kernels_cuda_sim_software PRIVATE F8CU_SOFTWARE_FP8)
+f8_add_cuda_test(test_cuda_kernels_sim_software
+    SOURCES ../test_cuda_kernels.c ../lib/cuda_cases.c ../lib/cuda_device.c
+    LIBS kernel_support f8kernels_cuda_sim_software)
+
+if(F8_SANITIZE)
+    foreach(suite test_cuda_kernels_sim test_cuda_kernels_sim_software)
+        target_compile_definitions(${suite} PRIVATE SPARSE=12)
+    endforeach()
+endif()

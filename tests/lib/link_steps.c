@@ -166,15 +166,18 @@ static int ask(uint32_t rank, struct member *member, const char *token)
     case 's':
         return collective_seal(member, tag, &(struct collective_seal){0}, &reason);
     case 'p':
-        return collective_of_group(member, ROUND_PRECOMPUTE, tag, 0, &reason);
+        return collective_of_group(
+            member, ROUND_PRECOMPUTE, tag, &(struct collective_request){0}, &reason);
     case 'y':
-        return collective_of_group(member, ROUND_SYNC, tag, 0, &reason);
+        return collective_of_group(
+            member, ROUND_SYNC, tag, &(struct collective_request){0}, &reason);
     case 'i':
-        return collective_of_group(member, ROUND_INVALIDATE, tag, 0, &reason);
+        return collective_of_group(
+            member, ROUND_INVALIDATE, tag, &(struct collective_request){0}, &reason);
     case 'g':
-        return collective_gather(member, tag, bucket, 0, &reason);
+        return collective_gather(member, tag, bucket, &(struct collective_request){0}, &reason);
     case 'x':
-        return collective_pre_gather(member, bucket, &reason);
+        return collective_pre_gather(member, bucket, 0, &reason);
     case 'c':
         return collective_changed(member, bucket, 1, &reason);
     default:
