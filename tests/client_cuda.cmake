@@ -19,3 +19,10 @@ endforeach()
 f8_add_cuda_test(test_bench_gpu SOURCES cuda/test_bench_gpu.c lib/one_rank.c
     ${CMAKE_SOURCE_DIR}/client/bench/gpu.c LIBS f8client_static fake_daemon
     ENVIRONMENT CUDASIM_DELAY_US=300)
+
+# f8bench as a whole program on simulated devices, with the daemon whose module is simulated too.
+if(TARGET f8gatherd_sim)
+    add_test(NAME bench_cuda_modes COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/bench_modes.sh
+        $<TARGET_FILE:f8bench> ${CMAKE_BINARY_DIR}/sim/bin/f8gatherd ${CUDASIM_LIB})
+    set_tests_properties(bench_cuda_modes PROPERTIES LABELS "cuda;bench;system" TIMEOUT 600)
+endif()
