@@ -38,6 +38,15 @@ static uint32_t done_of(uint32_t rank)
     return reply->body_case == F8__REPLY__BODY_GATHER ? reply->gather->done : reply->done->done;
 }
 
+/* What the operator sees of w0. */
+static void expect_seen(float scale, float amax)
+{
+    const F8__WeightInfo *info = device_group_weight(&group, 0);
+    ck_assert(info->scale_known && info->amax_known);
+    ck_assert_mem_eq(&info->scale, &scale, sizeof(scale));
+    ck_assert_mem_eq(&info->amax, &amax, sizeof(amax));
+}
+
 START_TEST(a_gather_is_answered_before_it_runs)
 {
     start(2, 2, F8_PROTO_DYNAMIC);
@@ -52,6 +61,9 @@ START_TEST(a_gather_is_answered_before_it_runs)
     rooms_synchronise(&group.rooms);
     device_group_expect(&group, device_group_scale(2), 1);
     ck_assert_uint_eq(device_group_weight(&group, 0)->gathers, 1);
+    ck_assert(!device_group_weight(&group, 0)->scale_known);
+    rooms_land(&group.rooms); /* now the operator sees them */
+    expect_seen(device_group_scale(2), 2);
 }
 END_TEST
 
@@ -246,10 +258,8 @@ START_TEST(scales_are_taken_before_they_land)
     ck_assert(!device_group_weight(&group, 0)->scale_known);
     hold(DEVICE_LANDINGS, false);
     rooms_land(&group.rooms);
-    const F8__WeightInfo *info = device_group_weight(&group, 0);
-    float scale = device_group_scale(24), amax = 24;
-    ck_assert(memcmp(&info->scale, &scale, sizeof(scale)) == 0);
-    ck_assert(memcmp(&info->amax, &amax, sizeof(amax)) == 0);
+    float scale = device_group_scale(24);
+    expect_seen(scale, 24);
     rooms_synchronise(&group.rooms);
     device_group_write_all(&group, 0, 0.5f);
     device_group_gather(&group, 0); /* from here on the host says it */
