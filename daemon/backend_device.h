@@ -54,8 +54,8 @@ struct backend_mapping;
 /* A request to map it. The caller owns the struct and what it names until `finished`. */
 struct backend_map {
     enum backend_memory_kind kind;
-    int32_t device; /* that the client is attached to */
-    uint32_t pid;
+    int32_t device;                      /* that the client is attached to */
+    uint32_t pid;                        /* of the client */
     uint8_t handle[BACKEND_HANDLE_SIZE]; /* legacy */
     const int *fds;                      /* borrowed; VMM: num_chunks of them */
     const uint64_t *chunks;              /* borrowed; VMM: bytes of each allocation */
@@ -66,6 +66,15 @@ struct backend_map {
     struct backend_mapping *mapping; /* result: to be unmapped */
     const uint8_t *data;             /* result: device address of the region's first byte */
     struct reason reason;            /* F8_EREGION, F8_ENOMEM, F8_EIO */
+};
+
+/* A request to be told when what was to go has gone. The caller owns it until `finished`. */
+struct backend_fence {
+    uint32_t pid; /* of the client whose events and memory are meant; 0: everything, arenas too */
+    /* F8_OK, or F8_EDEADLINE: something of it was still in use, and has been left alone for good.
+     */
+    void (*finished)(struct backend_fence *fence, int status);
+    void *owner;
 };
 
 /* ---- works ---- */
@@ -101,9 +110,9 @@ struct backend_landing {
     uint32_t *amaxes;          /* result: by slot from first: the largest of all rows */
     struct f8k_counts *counts; /* result: totals since the reservation */
     uint64_t deadline_ms;      /* from the submit on: then the work has failed, F8_EDEADLINE */
-    void (*landed)(struct backend_landing *landing, int status);
+    void (*landed)(struct backend_landing *landing, int status); /* unless finished() failed */
     void *owner;
-    struct reason reason; /* if status < 0 */
+    struct reason reason; /* if status < 0, of landed() or of the work's finished() */
     /* The backend's own. */
     void *private_data;
 };
@@ -188,9 +197,14 @@ struct backend_device_ops {
     void (*unmap)(struct backend *backend, struct backend_mapping *mapping);
     /* Likewise. Communicators that work are kept for the linger of the configuration. */
     void (*free_arena)(struct backend *backend, struct device_arena *arena);
+    /* Finished when all that detach, unmap and free_arena were given before has gone: a client may
+     * then free the memory, and destroy the events, that it shared. */
+    void (*fence)(struct backend *backend, struct backend_fence *fence);
     /* Delivers what has ended, by calling finished() and landed(); on the loop, after wake(). */
     void (*collect)(struct backend *backend);
     void (*info)(struct backend *backend, struct backend_info *ret_info);
+    /* For how long the thread that calls CUDA has been in the same call; 0: in none. Its name. */
+    uint64_t (*busy_ms)(struct backend *backend, const char **ret_call);
 };
 
 /* ---- the module ---- */
@@ -198,9 +212,19 @@ struct backend_device_ops {
 /* What the daemon gives to the module. */
 struct backend_module_host {
     void (*wake)(void *context); /* any thread: collect() is to be called on the loop */
-    void (*log)(int level, const char *text); /* any thread; level as enum log_level */
+    void (*log)(void *context, int level, const char *text); /* any thread; enum log_level */
+    /* On the loop: whether anything is outstanding that finished() or landed() is to come for. */
+    void (*hold)(void *context, bool is_outstanding);
+    /* On the loop, from ops->free: nothing of the host is called any more. It does not come if a
+     * thread of the module's hangs in CUDA: then what is given here must stay. */
+    void (*closed)(void *context);
     void *context;
     uint64_t linger_ms; /* for communicators */
+    /*
+     * Milliseconds; 0: what is usual. For how long a request may hold others up until collectives
+     * have ended, what was given back may be waited for, and the end may.
+     */
+    uint64_t quiet_limit_ms, drain_limit_ms, end_limit_ms;
 };
 
 #define BACKEND_MODULE_ABI    1
@@ -212,7 +236,8 @@ struct backend_module {
     const char *version; /* F8_VERSION: must be the daemon's own */
     /*
      * Opens the devices. F8_ENOENT and a reason if there is nothing to work with: no driver, one
-     * that is too old, no device. ops->free ends it, when it has no clients or arenas any more.
+     * that is too old, no device. F8_EDEADLINE: the driver does not answer, and its thread may
+     * still call the host. ops->free ends it, when it has no clients or arenas any more.
      */
     int (*open)(const struct backend_module_host *host, struct backend **ret_backend,
         struct reason *reason);

@@ -31,6 +31,8 @@ void device_unref(struct device *device)
     if (!device || --device->refs > 0)
         return;
     device->backend->ops->device->detach(device->backend, device->client);
+    if (device->gone)
+        device->gone(device->gone_owner);
     free(device);
 }
 

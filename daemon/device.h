@@ -16,7 +16,9 @@ struct device {
     struct backend_client *client; /* owned: detached with the last reference */
     uint32_t num_ready;
     uint32_t refs;
-    int32_t number; /* of the daemon */
+    int32_t number;                 /* of the daemon */
+    void (*gone)(void *gone_owner); /* NULL, or called once the client is detached */
+    void *gone_owner;
 };
 
 /* Takes over what a finished attach has opened, with one reference. NULL if memory is short. */

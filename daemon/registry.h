@@ -137,7 +137,7 @@ const struct config *registry_config(const struct registry *registry);
 
 /*
  * The job of that uid and name, made if need be, with one client more. F8_EPERM: another token
- * than its first client's; F8_ELIMIT; F8_ENOMEM.
+ * than that of the first of its present clients; F8_ELIMIT; F8_ENOMEM.
  */
 int registry_enter_job(struct registry *registry, uid_t uid, const char *name, const uint8_t *token,
     size_t token_size, uint64_t now, struct job **ret_job, struct reason *reason);

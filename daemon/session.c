@@ -48,22 +48,29 @@ struct session *session_new(
     return session;
 }
 
-void session_free(struct session *session, bool died)
+void session_leave_groups(struct session *session, bool died)
 {
-    struct job *job = session->job;
     struct collective_context *collective = &session->context->collective;
-    if (session->waits_for)
-        session_stop_waiting(session);
     /* A group that breaks answers all who wait in those that share amaxes with it: not us. */
     bool held = collective_hold(collective);
     while (session->members) {
         struct member *member = session->members;
         session->members = member->sibling;
-        collective_leave(member, died && !session->leaving);
+        collective_leave(member, died);
     }
     collective_let_go(collective, held);
+    session->num_members = 0;
+}
+
+void session_free(struct session *session, bool died)
+{
+    struct job *job = session->job;
+    if (session->waits_for)
+        session_stop_waiting(session);
+    session_leave_groups(session, died && !session->leaving);
     session_drop_regions(session);
     session_drop_device(session);
+    session_forget_fences(session);
     if (job)
         registry_leave_job(job);
     session->context->connections--;
@@ -228,6 +235,7 @@ static session_handler *const handlers[] = {
     [F8__REQUEST__BODY_IMPORT] = session_import,
     [F8__REQUEST__BODY_GOODBYE] = handle_goodbye,
     [F8__REQUEST__BODY_DEVICE_ADD] = session_device_add,
+    [F8__REQUEST__BODY_DEVICE_DROP] = session_device_drop,
 };
 
 /* What nobody waits for is never answered, not even when it is refused. */

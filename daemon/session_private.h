@@ -27,12 +27,14 @@ struct session {
     uint32_t num_regions;
     struct device *device;                  /* a reference; NULL: it works on the host */
     struct device_request *device_requests; /* borrowed list: they free themselves */
+    struct fenced_reply *fenced;            /* borrowed list: they free themselves */
     struct device_chunks *chunks;           /* owned: of a region that comes in several packets */
-    /* A join that waits until its broken group is drained. */
-    struct group *waits_for;      /* borrowed: kept while someone waits; NULL: no such join */
+    /* A join that waits until a broken group is drained. */
+    struct group *waits_for;      /* borrowed: until it is drained; NULL: no such join */
     struct session *next_waiting; /* borrowed: the group's list */
+    char *join_name;              /* owned: the group's, while the join waits */
     uint64_t join_id;
-    uint32_t join_rank;
+    uint32_t join_rank, join_world_size;
     bool rejoining;
 };
 
@@ -80,6 +82,13 @@ session_handler session_device_add, session_region_cuda;
 void session_drop_device(struct session *session);
 /* Whether the client has asked for its device, and it is not there yet. */
 bool session_adds_device(const struct session *session);
+
+/* session_drop.c: replies that come when the devices are past what was given back. */
+session_handler session_device_drop, session_await_unmap;
+void session_forget_fences(struct session *session);
+
+/* session.c: its ranks leave their groups; `died`: not in good order. */
+void session_leave_groups(struct session *session, bool died);
 
 /* session_join.c */
 session_handler session_join;

@@ -117,8 +117,9 @@ int session_region_drop(
     if (weight)
         return reason_set(&answer->reason, F8_EBUSY,
             "region %u still has the shard of weight %s in it: move it first", id, weight);
+    bool on_device = region->backend;
     drop_region(session, &session->regions[id - 1]);
-    return F8_OK;
+    return on_device ? session_await_unmap(session, incoming, answer) : F8_OK;
 }
 
 void session_drop_regions(struct session *session)
@@ -127,6 +128,8 @@ void session_drop_regions(struct session *session)
         if (session->regions[i])
             drop_region(session, &session->regions[i]);
     free(session->regions);
+    session->regions = NULL;
+    session->num_regions = 0;
 }
 
 /* Checks where a shard lies; gives its region, NULL for an empty shard without one. */

@@ -17,7 +17,8 @@ target_link_libraries(rooms PUBLIC f8daemon PkgConfig::CHECK)
 add_library(mesh STATIC lib/mesh.c)
 target_link_libraries(mesh PUBLIC rooms)
 
-foreach(suite session session_groups session_run session_mesh session_mesh_misuse inspect inspect_history)
+foreach(suite session session_groups session_drain session_run session_mesh session_mesh_misuse
+        inspect inspect_history)
     f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS rooms mesh kernel_support)
 endforeach()
 
@@ -60,7 +61,7 @@ add_library(f8daemon_failing STATIC ${DAEMON_SOURCES})
 target_compile_options(f8daemon_failing PRIVATE
     -include ${CMAKE_CURRENT_SOURCE_DIR}/lib/fail_alloc_names.h)
 target_link_libraries(f8daemon_failing PUBLIC f8proto f8kernels PkgConfig::UV ZLIB::ZLIB
-    Threads::Threads)
+    Threads::Threads ${CMAKE_DL_LIBS})
 f8_add_test(test_fail_alloc LABEL daemon
     SOURCES test_fail_alloc.c lib/fail_alloc.c lib/rooms.c lib/rooms_ask.c
     lib/device_backend.c

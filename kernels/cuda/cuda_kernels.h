@@ -32,14 +32,18 @@ enum f8cu_op {
     F8CU_FILL,    /* count bytes of dst = byte */
 };
 
-/* One operation on one shard. A table is an array of these in device memory. */
+/*
+ * One operation on one shard. A table is an array of these in device memory. All pointers are
+ * borrowed and of device memory. Fields that an operation does not name are not looked at; an entry
+ * of another operation than its launcher takes does nothing.
+ */
 struct f8cu_task {
-    const void *src;           /* count elements of dtype, aligned to their size */
+    const void *src;           /* count elements of dtype, aligned to their size; not of a FILL */
     uint8_t *dst;              /* any alignment for float8 and bytes, that of bf16 for TO_BF16 */
-    uint64_t count;            /* elements; bytes for COPY and FILL; may be 0 */
+    uint64_t count;            /* elements; bytes for COPY and FILL; may be 0; below 2^46 */
     const float *scale;        /* of a CAST: read when the kernel runs */
-    uint32_t *amax;            /* bits, by atomic unsigned max */
-    struct f8k_counts *counts; /* by atomic add; NULL: not counted */
+    uint32_t *amax;            /* fp32 bits, by atomic unsigned max; tasks may share it */
+    struct f8k_counts *counts; /* by atomic add; tasks may share them; NULL: not counted */
     uint32_t first_part;       /* sum of f8cu_parts() of the entries before it */
     uint8_t op, dtype, format; /* enum f8cu_op, f8k_dtype, f8k_format */
     uint8_t byte;              /* of a FILL */
@@ -53,14 +57,16 @@ static inline uint32_t f8cu_parts(uint64_t count)
 
 /*
  * Runs all entries of a table, in any order, in one launch of num_parts blocks (the sum over all).
- * f8cu_amax takes AMAX entries only, f8cu_write all others.
+ * f8cu_amax takes AMAX entries only, f8cu_write all others. Where src and dst are both aligned to
+ * 16 bytes all goes by vectors; a dst that is not so aligned where src is costs narrower stores.
  */
 int f8cu_amax(const struct f8cu_task *table, uint32_t num_tasks, uint32_t num_parts, void *stream);
 int f8cu_write(const struct f8cu_task *table, uint32_t num_tasks, uint32_t num_parts, void *stream);
 
 /*
  * out[i] = max over r < num_rows of rows[r * stride + i], i < count, as unsigned integers: the
- * amaxes of the ranks that share a device. out may be row 0.
+ * amaxes of the ranks that share a device. num_rows is at least 1, and rows do not overlap: with
+ * several, stride >= count. out may be row 0.
  */
 int f8cu_max_rows(const uint32_t *rows, uint32_t num_rows, uint64_t stride, uint32_t *out,
     uint32_t count, void *stream);
@@ -75,9 +81,13 @@ struct f8cu_scale {
     uint8_t power_of_two;        /* 0 or 1 */
 };
 
+/* Sets the scales of a table in device memory, one entry a weight. */
 int f8cu_set_scales(const struct f8cu_scale *table, uint32_t count, void *stream);
 
-/* dst[i] = dtype(fp32(src[i]) / *scale), i < count, as f8k_ops.dequantise. */
+/*
+ * dst[i] = dtype(fp32(src[i]) / *scale), i < count, as f8k_ops.dequantise. dst is aligned to an
+ * element of dtype; scale is in device memory, read when the kernel runs.
+ */
 int f8cu_dequantise(enum f8k_format format, const uint8_t *src, enum f8k_dtype dtype, void *dst,
     uint64_t count, const float *scale, void *stream);
 

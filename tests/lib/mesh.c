@@ -11,6 +11,7 @@
 #include "kernels/kernels.h"
 #include "protocol.h"
 #include "tests/lib/device_backend.h"
+#include "tests/lib/loop_turn.h"
 
 #define REGION       65536
 #define WEIGHT_AT(w) ((uint64_t)(w)*4096)
@@ -203,7 +204,7 @@ static uint32_t count_waiting(struct mesh *mesh)
 void mesh_await_waiting(struct mesh *mesh, uint32_t count)
 {
     while (count_waiting(mesh) != count)
-        (void)uv_run(&mesh->rooms.loop, UV_RUN_ONCE);
+        (void)loop_turn(&mesh->rooms.loop);
 }
 
 const F8__WeightInfo *mesh_weight(struct mesh *mesh, const char *group, const char *weight)

@@ -13,6 +13,7 @@
 #include "daemon/log.h"
 #include "protocol.h"
 #include "tests/lib/device_backend.h"
+#include "tests/lib/loop_turn.h"
 
 #define REGION_NAME "f8-rooms-region"
 
@@ -222,7 +223,7 @@ const F8__Reply *client_await(struct client *client, uint64_t id)
 {
     const F8__Reply *reply;
     while (!(reply = client_reply(client, id))) {
-        int alive = uv_run(&client->rooms->loop, UV_RUN_ONCE);
+        int alive = loop_turn(&client->rooms->loop);
         ck_assert_msg(alive || client_reply(client, id), "request %d is not answered", (int)id);
     }
     return reply;

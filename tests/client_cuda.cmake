@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# The client on CUDA devices: the driver's ABI as it declares it, where a toolkit's headers are, and
+# its order and regions, on the simulated driver.
+if(F8_CUDA_INCLUDE AND EXISTS ${F8_CUDA_INCLUDE}/cuda.h)
+    f8_add_test(test_driver_abi LABEL cuda SOURCES cuda/test_driver_abi.c)
+    target_include_directories(test_driver_abi SYSTEM PRIVATE ${F8_CUDA_INCLUDE})
+endif()
+
+if(NOT TARGET cudasim_cuda)
+    return()
+endif()
+set(CUDASIM_LIB ${CMAKE_BINARY_DIR}/sim/lib)
+foreach(suite test_client_cuda test_client_regions_cuda)
+    f8_add_cuda_test(${suite} SOURCES cuda/${suite}.c cuda/gpu_rank.c cuda/fake_gpu.c
+        cuda/fake_gpu_daemon.c cuda/fake_gpu_memory.c lib/one_rank.c
+        LIBS f8client_static fake_daemon cudasim
+        ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=7)
+endforeach()
