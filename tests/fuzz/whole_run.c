@@ -273,6 +273,7 @@ size_t fuzz_whole_run(uint8_t bytes[FUZZ_SCRIPT], bool on_devices)
 {
     struct script script = {.bytes = bytes, .generation = 1, .ready = on_devices};
     F8__RegionDrop drop = F8__REGION_DROP__INIT;
+    F8__DeviceDrop device_drop = F8__DEVICE_DROP__INIT;
     put_beginning(&script);
     put_step(&script);
     put_inspects(&script);
@@ -296,5 +297,7 @@ size_t fuzz_whole_run(uint8_t bytes[FUZZ_SCRIPT], bool on_devices)
     put_head(&script, FUZZ_DRAIN, 0, 0);
     drop.region = 2;
     PUT(&script, 0, FUZZ_NO_FD, F8__REQUEST__BODY_REGION_DROP, region_drop, &drop);
+    if (on_devices)
+        PUT(&script, 0, FUZZ_NO_FD, F8__REQUEST__BODY_DEVICE_DROP, device_drop, &device_drop);
     return script.size;
 }
