@@ -197,6 +197,7 @@ static void put_step(struct script *script)
     put_head(script, FUZZ_DRAIN, 0, 0);
     for (uint32_t b = 0; b < 2; b++) {
         release.bucket = b;
+        release.ready = script->ready;
         PUT_BOTH(script, F8__REQUEST__BODY_RELEASE, release, &release);
     }
     put_whole(script, F8__REQUEST__BODY_SYNC, MESH);
