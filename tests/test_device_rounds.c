@@ -38,6 +38,15 @@ static uint32_t done_of(uint32_t rank)
     return reply->body_case == F8__REPLY__BODY_GATHER ? reply->gather->done : reply->done->done;
 }
 
+/* What the operator sees of w0. */
+static void expect_seen(float scale, float amax)
+{
+    const F8__WeightInfo *info = device_group_weight(&group, 0);
+    ck_assert(info->scale_known && info->amax_known);
+    ck_assert_mem_eq(&info->scale, &scale, sizeof(scale));
+    ck_assert_mem_eq(&info->amax, &amax, sizeof(amax));
+}
+
 START_TEST(a_gather_is_answered_before_it_runs)
 {
     start(2, 2, F8_PROTO_DYNAMIC);
@@ -52,6 +61,9 @@ START_TEST(a_gather_is_answered_before_it_runs)
     rooms_synchronise(&group.rooms);
     device_group_expect(&group, device_group_scale(2), 1);
     ck_assert_uint_eq(device_group_weight(&group, 0)->gathers, 1);
+    ck_assert(!device_group_weight(&group, 0)->scale_known);
+    rooms_land(&group.rooms); /* now the operator sees them */
+    expect_seen(device_group_scale(2), 2);
 }
 END_TEST
 
@@ -194,6 +206,72 @@ START_TEST(precomputes_keep_the_order_of_their_events)
 }
 END_TEST
 
+/* Who gathers into a place next waits for the events by which it was let go of, and once. */
+START_TEST(places_are_used_again_after_their_releases)
+{
+    device_group_open_shared(&group, 2, 2, F8_PROTO_DYNAMIC, 1);
+    device_group_seal(&group);
+    device_group_all(&group, ask_gather_w0);
+    device_group_ok(&group);
+    rooms_land(&group.rooms);
+    set_event(1, 5, false);
+    send_release(&group.clients[0], 0);
+    send_release_ready(&group.clients[1], 0, 5);
+    device_group_write_all(&group, 1, 3);
+    device_group_all(&group, ask_gather_w1);
+    device_group_ok(&group);
+    rooms_land(&group.rooms);
+    ck_assert_uint_eq(device_backend_totals(group.rooms.cuda).landings, 1);
+    ck_assert(!device_group_reads(&group, device_group_scale(6), 3));
+    set_event(1, 5, true);
+    rooms_land(&group.rooms);
+    device_group_expect(&group, device_group_scale(6), 3);
+    device_group_release(&group, 1);
+    set_event(1, 5, false); /* it has been waited for: the next use has other releases */
+    device_group_gather(&group, 0);
+    rooms_land(&group.rooms);
+    ck_assert_uint_eq(device_backend_totals(group.rooms.cuda).landings, 0);
+}
+END_TEST
+
+/* The next gather begins inside the release that it has waited for. */
+START_TEST(a_release_that_starts_a_gather)
+{
+    device_group_open_shared(&group, 2, 1, F8_PROTO_DYNAMIC, 1);
+    device_group_seal(&group);
+    device_group_all(&group, ask_gather_w0);
+    device_group_ok(&group);
+    rooms_land(&group.rooms);
+    send_release(&group.clients[0], 0);
+    group.ids[0] = ask_gather(&group.clients[0], 1);
+    set_event(1, 6, false);
+    hold(DEVICE_COMMANDS, true);
+    send_release_ready(&group.clients[1], 0, 6);
+    group.ids[1] = ask_gather(&group.clients[1], 1);
+    hold(DEVICE_COMMANDS, false);
+    device_group_ok(&group);
+    rooms_land(&group.rooms);
+    ck_assert_uint_eq(device_backend_totals(group.rooms.cuda).landings, 1);
+    set_event(1, 6, true);
+}
+END_TEST
+
+START_TEST(a_release_with_an_event_that_was_not_given)
+{
+    start(2, 2, F8_PROTO_DYNAMIC);
+    device_group_all(&group, ask_gather_w0);
+    device_group_ok(&group);
+    send_release_ready(&group.clients[0], 0, ROOMS_EVENTS + 1);
+    client_refused(&group.clients[0], ask_gather(&group.clients[0], 0), F8_EBUSY, "still holds");
+    send_release_ready(&group.clients[0], 0, ROOMS_EVENTS);
+    send_release_ready(&group.clients[0], 0, ROOMS_EVENTS);
+    send_release_ready(&group.clients[0], 4711, 1);
+    send_release_ready(&group.clients[1], 1, 1);
+    send_release(&group.clients[1], 0);
+    device_group_gather(&group, 0);
+}
+END_TEST
+
 START_TEST(events_that_were_not_given)
 {
     start(2, 2, F8_PROTO_DYNAMIC);
@@ -246,10 +324,8 @@ START_TEST(scales_are_taken_before_they_land)
     ck_assert(!device_group_weight(&group, 0)->scale_known);
     hold(DEVICE_LANDINGS, false);
     rooms_land(&group.rooms);
-    const F8__WeightInfo *info = device_group_weight(&group, 0);
-    float scale = device_group_scale(24), amax = 24;
-    ck_assert(memcmp(&info->scale, &scale, sizeof(scale)) == 0);
-    ck_assert(memcmp(&info->amax, &amax, sizeof(amax)) == 0);
+    float scale = device_group_scale(24);
+    expect_seen(scale, 24);
     rooms_synchronise(&group.rooms);
     device_group_write_all(&group, 0, 0.5f);
     device_group_gather(&group, 0); /* from here on the host says it */
@@ -435,6 +511,9 @@ static void add_case(Suite *suite)
     tcase_add_test(tcase, a_pre_gather_leaves_its_event);
     tcase_add_test(tcase, a_refused_gather_changes_no_event);
     tcase_add_test(tcase, precomputes_keep_the_order_of_their_events);
+    tcase_add_test(tcase, places_are_used_again_after_their_releases);
+    tcase_add_test(tcase, a_release_that_starts_a_gather);
+    tcase_add_test(tcase, a_release_with_an_event_that_was_not_given);
     tcase_add_test(tcase, events_that_were_not_given);
     tcase_add_test(tcase, precomputes_ahead);
     tcase_add_test(tcase, scales_are_taken_before_they_land);

@@ -448,6 +448,78 @@ START_TEST(shards_elsewhere)
 }
 END_TEST
 
+/* ---- what is given back ---- */
+
+static uint64_t ask_device_drop(struct client *client)
+{
+    F8__DeviceDrop body = F8__DEVICE_DROP__INIT;
+    return ask_body(client, F8__REQUEST__BODY_DEVICE_DROP, &body.base, NULL, 0);
+}
+
+static void set_up_group(void)
+{
+    set_up_memory();
+    ok(&a, ask_memory(&a, (struct memory){.handle_size = 64, .size = 64}));
+    enter(&a, "dp", 1);
+    ok(&a, ask_seal(&a, 0));
+    device_backend_hold(rooms.cuda, DEVICE_STREAMS, true);
+    ok(&a, ask_gather(&a, 0));
+}
+
+/* The reply says that the memory is the client's own again. */
+START_TEST(a_region_is_dropped_once_works_have_passed)
+{
+    ok(&a, ask_memory(&a, (struct memory){.handle_size = 64, .size = 512}));
+    uint64_t drop = ask_region_drop(&a, 2);
+    rooms_land(&rooms);
+    ck_assert_ptr_null(client_reply(&a, drop));
+    device_backend_hold(rooms.cuda, DEVICE_STREAMS, false);
+    ok(&a, drop);
+    ck_assert_uint_eq(totals().mappings, 1);
+    if (!_i)
+        return;
+    fail_next(DEVICE_FAULT_FENCE, F8_EDEADLINE, "");
+    ok(&a, ask_memory(&a, (struct memory){.handle_size = 64, .size = 512}));
+    client_refused(&a, ask_region_drop(&a, 2), F8_EDEADLINE,
+        "device memory or events of pid 10 are still in use, by work that does not end");
+}
+END_TEST
+
+START_TEST(a_device_is_dropped_once_works_have_passed)
+{
+    uint64_t drop = ask_device_drop(&a);
+    rooms_land(&rooms);
+    ck_assert_ptr_null(client_reply(&a, drop));
+    ck_assert_uint_eq(totals().clients, 1);
+    client_refused(&a, ask_device_drop(&a), F8_EORDER, "this client has added no device");
+    client_refused(&a, ask_gather(&a, 0), F8_ENOENT, "has not joined");
+    device_backend_hold(rooms.cuda, DEVICE_STREAMS, false);
+    ok(&a, drop);
+    ck_assert_uint_eq(totals().clients + totals().mappings + totals().arenas, 0);
+    ck_assert_uint_eq(region_bytes(), 0);
+}
+END_TEST
+
+START_TEST(a_device_is_dropped_at_rest)
+{
+    device_backend_hold(rooms.cuda, DEVICE_STREAMS, false);
+    rooms_land(&rooms);
+    ok(&a, ask_device_drop(&a));
+    ck_assert_uint_eq(totals().clients + totals().mappings + totals().arenas, 0);
+    client_refused(&b, ask_device_drop(&b), F8_EORDER, "this client has added no device");
+}
+END_TEST
+
+START_TEST(a_client_is_gone_before_its_drop)
+{
+    (void)ask_device_drop(&a);
+    client_close(&a, _i);
+    device_backend_hold(rooms.cuda, DEVICE_STREAMS, false);
+    rooms_land(&rooms);
+    ck_assert_uint_eq(totals().clients + totals().mappings + totals().arenas, 0);
+}
+END_TEST
+
 static void add_devices(Suite *suite)
 {
     TCase *tcase = tcase_create("devices");
@@ -483,9 +555,21 @@ static void add_memory(Suite *suite)
     suite_add_tcase(suite, tcase);
 }
 
+static void add_drops(Suite *suite)
+{
+    TCase *tcase = tcase_create("what is given back");
+    tcase_add_checked_fixture(tcase, set_up_group, tear_down_memory);
+    tcase_add_loop_test(tcase, a_region_is_dropped_once_works_have_passed, 0, 2);
+    tcase_add_test(tcase, a_device_is_dropped_once_works_have_passed);
+    tcase_add_test(tcase, a_device_is_dropped_at_rest);
+    tcase_add_loop_test(tcase, a_client_is_gone_before_its_drop, 0, 2);
+    suite_add_tcase(suite, tcase);
+}
+
 int main(void)
 {
     Suite *suite = suite_create("session_device");
+    add_drops(suite);
     add_devices(suite);
     add_memory(suite);
     SRunner *runner = srunner_create(suite);

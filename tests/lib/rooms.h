@@ -97,6 +97,7 @@ uint64_t ask_gather(struct client *client, uint32_t bucket);
 uint64_t ask_gather_ready(struct client *client, uint32_t bucket, uint32_t ready);
 uint64_t ask_pre_gather_ready(struct client *client, uint32_t bucket, uint32_t ready);
 uint64_t ask_precompute_ready(struct client *client, uint32_t ready);
+void send_release_ready(struct client *client, uint32_t bucket, uint32_t ready);
 void send_release(struct client *client, uint32_t bucket);
 uint64_t ask_changed(struct client *client, uint32_t first, uint32_t count);
 uint64_t ask_quiesce(struct client *client);
