@@ -37,8 +37,10 @@ f8_add_cuda_test(test_cuda_kernels_sim_software
     SOURCES ../test_cuda_kernels.c ../lib/cuda_cases.c ../lib/cuda_device.c
     LIBS kernel_support f8kernels_cuda_sim_software)
 
+# A change of stack, of which each GPU thread needs several, is dear under sanitizers.
 if(F8_SANITIZE)
     foreach(suite test_cuda_kernels_sim test_cuda_kernels_sim_software)
-        target_compile_definitions(${suite} PRIVATE SPARSE=12)
+        target_compile_definitions(${suite}
+            PRIVATE SPARSE=$<IF:$<STREQUAL:${F8_SANITIZE},thread>,50,12>)
     endforeach()
 endif()
