@@ -39,8 +39,11 @@ f8_add_cuda_test(test_cuda_kernels_sim_software
 
 # A change of stack, of which each GPU thread needs several, is dear under sanitizers.
 if(F8_SANITIZE)
+    set(sparse 12)
+    if(F8_SANITIZE STREQUAL thread)
+        set(sparse 50)
+    endif()
     foreach(suite test_cuda_kernels_sim test_cuda_kernels_sim_software)
-        target_compile_definitions(${suite}
-            PRIVATE SPARSE=$<IF:$<STREQUAL:${F8_SANITIZE},thread>,50,12>)
+        target_compile_definitions(${suite} PRIVATE SPARSE=${sparse})
     endforeach()
 endif()
