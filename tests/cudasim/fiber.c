@@ -25,7 +25,6 @@
 #endif
 
 #ifdef HAS_ASAN
-#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #ifdef HAS_TSAN
@@ -37,6 +36,10 @@
 #else
 #define STACK_SIZE ((size_t)64 << 10)
 #endif
+
+/* The thread sanitizer counts calls by stack: where the stack changes, calls must not be counted.
+ */
+#define UNTRACED __attribute__((no_sanitize("thread")))
 
 /* A place to go back to. */
 #if defined(__x86_64__)
@@ -73,13 +76,7 @@ static __thread void *scheduler_thread;
 
 /* ---- what the sanitizers want to know ---- */
 
-/*
- * Of functions that begin on one stack and end on another. The thread sanitizer keeps a stack of
- * its own for each fiber, which such a function would push to on one and pop from on the other.
- */
-#define SWITCHES __attribute__((no_sanitize("thread")))
-
-SWITCHES static void before_run(struct fiber *fiber)
+UNTRACED static void before_run(struct fiber *fiber)
 {
     (void)fiber;
 #ifdef HAS_ASAN
@@ -91,7 +88,7 @@ SWITCHES static void before_run(struct fiber *fiber)
 #endif
 }
 
-SWITCHES static void after_run(void)
+UNTRACED static void after_run(void)
 {
 #ifdef HAS_ASAN
     __sanitizer_finish_switch_fiber(scheduler_fake_stack, NULL, NULL);
@@ -99,7 +96,7 @@ SWITCHES static void after_run(void)
 }
 
 /* With an end the fiber's own fake stack goes. */
-SWITCHES static void before_yield(struct fiber *fiber, bool is_end)
+UNTRACED static void before_yield(struct fiber *fiber, bool is_end)
 {
     (void)fiber;
     (void)is_end;
@@ -112,7 +109,7 @@ SWITCHES static void before_yield(struct fiber *fiber, bool is_end)
 #endif
 }
 
-SWITCHES static void after_yield(struct fiber *fiber)
+UNTRACED static void after_yield(struct fiber *fiber)
 {
     (void)fiber;
 #ifdef HAS_ASAN
@@ -150,7 +147,7 @@ __asm__(".text\n"
         "    ret\n"
         ".size cudasim_switch, .-cudasim_switch\n");
 
-SWITCHES static void context_switch(struct context *from, const struct context *to)
+UNTRACED static void context_switch(struct context *from, const struct context *to)
 {
     cudasim_switch(from, to);
 }
@@ -166,7 +163,7 @@ static void context_start(struct context *context, char *stack)
 
 #else
 
-SWITCHES static void context_switch(struct context *from, const struct context *to)
+UNTRACED static void context_switch(struct context *from, const struct context *to)
 {
     swapcontext(&from->state, &to->state);
 }
@@ -182,7 +179,7 @@ static void context_start(struct context *context, char *stack)
 
 #endif
 
-SWITCHES static void fiber_main(void)
+UNTRACED static void fiber_main(void)
 {
     struct fiber *fiber = current;
     fiber->fake_stack = NULL;
@@ -211,13 +208,10 @@ void fiber_prepare(struct fiber *fiber, void (*entry)(void *argument), void *arg
 {
     fiber->entry = entry;
     fiber->argument = argument;
-#ifdef HAS_ASAN
-    __asan_unpoison_memory_region(fiber->stack, STACK_SIZE);
-#endif
     context_start(&fiber->context, fiber->stack);
 }
 
-SWITCHES void fiber_run(struct fiber *fiber)
+UNTRACED void fiber_run(struct fiber *fiber)
 {
     current = fiber;
     before_run(fiber);
@@ -226,7 +220,7 @@ SWITCHES void fiber_run(struct fiber *fiber)
     current = NULL;
 }
 
-SWITCHES void fiber_yield(void)
+UNTRACED void fiber_yield(void)
 {
     struct fiber *fiber = current;
     before_yield(fiber, false);
