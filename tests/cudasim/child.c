@@ -24,12 +24,16 @@ static void set_environment(const char *const *environment)
     }
 }
 
-/* Until all who have the other end have closed it. */
+/* Until all who have the other end have closed it; only the beginning is kept. */
 static void read_all(int fd, char *ret_text, size_t size)
 {
+    char part[4096];
     size_t length = 0;
-    for (ssize_t got; (got = read(fd, ret_text + length, size - 1 - length)) > 0;)
-        length += (size_t)got;
+    for (ssize_t got; (got = read(fd, part, sizeof part)) > 0;) {
+        size_t kept = (size_t)got < size - 1 - length ? (size_t)got : size - 1 - length;
+        memcpy(ret_text + length, part, kept);
+        length += kept;
+    }
     ret_text[length] = '\0';
 }
 
@@ -64,7 +68,7 @@ void child_must_pass(
 {
     struct child_end end = child_run(program, argument, environment);
     ck_assert_msg(
-        end.status == 0 && !strstr(end.text, "fault"), "status %d:\n%s", end.status, end.text);
+        end.status == 0 && !strstr(end.text, "fault"), "status %d:\n%.3000s", end.status, end.text);
 }
 
 void child_must_fault(void (*program)(void *argument), void *argument,
@@ -72,7 +76,7 @@ void child_must_fault(void (*program)(void *argument), void *argument,
 {
     struct child_end end = child_run(program, argument, environment);
     ck_assert_msg(end.is_fault && strstr(end.text, "cudasim: fault: ") && strstr(end.text, text),
-        "not found: \"%s\"; status %d:\n%s", text, end.status, end.text);
+        "not found: \"%s\"; status %d:\n%.3000s", text, end.status, end.text);
 }
 
 /* ---- in programs ---- */

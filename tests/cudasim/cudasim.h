@@ -139,8 +139,11 @@ struct cudasim_index {
 };
 
 /* Of the GPU thread that runs on this CPU thread; in a kernel only, and not to be written there. */
-extern __thread struct cudasim_index cudasim_thread_index, cudasim_block_index, cudasim_block_size,
-    cudasim_grid_size;
+#define CUDASIM_PLACE __thread __attribute__((tls_model("initial-exec")))
+extern CUDASIM_PLACE struct cudasim_index cudasim_thread_index;
+extern CUDASIM_PLACE struct cudasim_index cudasim_block_index;
+extern CUDASIM_PLACE struct cudasim_index cudasim_block_size;
+extern CUDASIM_PLACE struct cudasim_index cudasim_grid_size;
 
 /*
  * One launch. `thread` is run once for each GPU thread with `arguments`, which `done` frees when

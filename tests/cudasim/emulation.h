@@ -41,10 +41,10 @@
 #define __grid_constant__
 
 /* No macros: cudaLaunchConfig_t has members of these names too. */
-extern __thread cudasim_index threadIdx __asm__("cudasim_thread_index");
-extern __thread cudasim_index blockIdx __asm__("cudasim_block_index");
-extern __thread cudasim_index blockDim __asm__("cudasim_block_size");
-extern __thread cudasim_index gridDim __asm__("cudasim_grid_size");
+extern CUDASIM_PLACE cudasim_index threadIdx __asm__("cudasim_thread_index");
+extern CUDASIM_PLACE cudasim_index blockIdx __asm__("cudasim_block_index");
+extern CUDASIM_PLACE cudasim_index blockDim __asm__("cudasim_block_size");
+extern CUDASIM_PLACE cudasim_index gridDim __asm__("cudasim_grid_size");
 constexpr int warpSize = 32;
 
 /* ---- launching ---- */
@@ -141,6 +141,10 @@ T shuffle_up(const char *where, unsigned mask, T value, unsigned delta, int widt
     bool is_inside = (cudasim_lane() & (width - 1u)) >= delta;
     return shuffle(where, mask, value, is_inside ? cudasim_lane() - delta : cudasim_lane());
 }
+} // namespace cudasim
+
+namespace cudasim
+{
 template <class T, class Combine>
 T reduce(const char *where, unsigned mask, T value, Combine combine)
 {

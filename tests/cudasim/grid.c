@@ -44,9 +44,9 @@ struct grid {
     uint64_t number;
 };
 
-__thread struct cudasim_index cudasim_thread_index, cudasim_block_index, cudasim_block_size,
+CUDASIM_PLACE struct cudasim_index cudasim_thread_index, cudasim_block_index, cudasim_block_size,
     cudasim_grid_size;
-static __thread struct engine *engine;
+static CUDASIM_PLACE struct engine *engine;
 
 static struct engine *idle_engines; /* owned */
 static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -97,6 +97,12 @@ static uint32_t existing_lanes(unsigned first, uint32_t mask)
     return count < WARP_SIZE ? mask & ((1u << count) - 1) : mask;
 }
 
+/* Places are texts of the source: mostly the same one, in templates not always. */
+static bool is_same_place(const char *one, const char *other)
+{
+    return one == other || strcmp(one, other) == 0;
+}
+
 /* Lets a warp's lanes go on if all of the mask are in the same exchange. */
 static void warp_try(unsigned first, uint32_t mask, const char *where)
 {
@@ -104,7 +110,7 @@ static void warp_try(unsigned first, uint32_t mask, const char *where)
     mask = existing_lanes(first, mask);
     for (unsigned lane = 0; lane < WARP_SIZE; lane++)
         if (mask >> lane & 1 &&
-            (lanes[lane].state != GPU_IN_WARP || strcmp(lanes[lane].where, where) != 0 ||
+            (lanes[lane].state != GPU_IN_WARP || !is_same_place(lanes[lane].where, where) ||
                 existing_lanes(first, lanes[lane].mask) != mask))
             return;
     uint64_t values[WARP_SIZE] = {0};
@@ -164,7 +170,7 @@ static void accuse_lane(unsigned index)
     for (unsigned other = first; mask >> (other - first); other++) {
         const struct gpu_thread *lane = &engine->threads[other];
         if (mask >> (other - first) & 1 &&
-            (lane->state != GPU_IN_WARP || strcmp(lane->where, thread->where) != 0 ||
+            (lane->state != GPU_IN_WARP || !is_same_place(lane->where, thread->where) ||
                 lane->mask != thread->mask))
             accuse(index, other);
         if (other - first == WARP_SIZE - 1)
@@ -180,7 +186,8 @@ static void release_barrier(void)
     for (unsigned i = 0; i < engine->num_threads; i++) {
         if (threads[i].state == GPU_IN_WARP)
             accuse_lane(i);
-        if (threads[i].state != threads[0].state || strcmp(threads[i].where, threads[0].where) != 0)
+        if (threads[i].state != threads[0].state ||
+            !is_same_place(threads[i].where, threads[0].where))
             accuse(0, i);
         count += threads[i].predicate;
     }

@@ -10,6 +10,9 @@ function(f8_add_sim_library target)
     target_compile_features(${target} PRIVATE cxx_std_17)
     target_compile_options(${target} PRIVATE -include emulation.h -Wno-shadow
         -Wno-unknown-pragmas -fno-exceptions -fno-rtti)
+    if(F8_SANITIZE) # slow enough as it is
+        target_compile_options(${target} PRIVATE -O2)
+    endif()
 endfunction()
 
 # f8_add_cuda_test(NAME SOURCES files... LIBS targets... [ENVIRONMENT name=value...]): as

@@ -196,11 +196,10 @@ START_TEST(memory_that_is_not_there)
 }
 END_TEST
 
-/* Only where the compiler takes an aligned instruction, which sanitizers may not. */
+/* Found where the compiler takes an aligned instruction; or by the sanitizer, in its words. */
 START_TEST(misaligned_vectors)
 {
     struct child_end end = child_run(misalign, NULL, NULL);
-    ck_assert_int_ne(end.status, 1);
     if (end.status)
         ck_assert_msg(strstr(end.text, "misaligned"), "%s", end.text);
 }
