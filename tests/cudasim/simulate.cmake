@@ -40,8 +40,13 @@ f8_add_cuda_test(test_cuda_kernels_sim_software
     SOURCES ../test_cuda_kernels.c ../lib/cuda_cases.c ../lib/cuda_device.c
     LIBS kernel_support f8kernels_cuda_sim_software)
 
+# A change of stack, of which each GPU thread needs several, is dear under sanitizers.
 if(F8_SANITIZE)
+    set(sparse 12)
+    if(F8_SANITIZE STREQUAL thread)
+        set(sparse 50)
+    endif()
     foreach(suite test_cuda_kernels_sim test_cuda_kernels_sim_software)
-        target_compile_definitions(${suite} PRIVATE SPARSE=12)
+        target_compile_definitions(${suite} PRIVATE SPARSE=${sparse})
     endforeach()
 endif()
