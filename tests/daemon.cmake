@@ -25,7 +25,8 @@ endforeach()
 # Rooms on devices, without CUDA: over the backend of lib/device_backend.h.
 add_library(device_group STATIC lib/device_group.c)
 target_link_libraries(device_group PUBLIC rooms)
-foreach(suite session_device device_rounds device_landing inspect_device)
+foreach(suite session_device session_memory device_rounds device_many device_landing
+        inspect_device)
     f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS device_group)
 endforeach()
 f8_add_test(test_device_linked LABEL daemon SOURCES test_device_linked.c LIBS mesh)

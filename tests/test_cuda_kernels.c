@@ -373,7 +373,7 @@ START_TEST(dequantise_refuses_what_is_none)
     void *stream = device_stream();
     uint8_t *some = device_alloc(64);
     const float *scale = (const float *)(void *)some;
-    const enum f8k_dtype no_dtype = (enum f8k_dtype)9;
+    const enum f8k_dtype no_dtype = (enum f8k_dtype)0; /* C++ allows no larger ones either */
     ck_assert_int_eq(f8cu_dequantise(F8K_E5M2, NULL, F8K_F32, NULL, 0, NULL, stream), F8_OK);
     ck_assert_int_eq(f8cu_dequantise(F8K_E5M2, NULL, F8K_F32, some, 1, scale, stream), F8_EINVAL);
     ck_assert_int_eq(f8cu_dequantise(F8K_E5M2, some, F8K_F32, NULL, 1, scale, stream), F8_EINVAL);

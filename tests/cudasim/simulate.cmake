@@ -13,6 +13,10 @@ function(f8_add_sim_library target)
     if(F8_SANITIZE) # slow enough as it is
         target_compile_options(${target} PRIVATE -O2)
     endif()
+    # This check has a runtime of its own, for C++ only, which a C program is not linked with.
+    if(F8_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES Clang)
+        target_compile_options(${target} PRIVATE -fno-sanitize=function)
+    endif()
 endfunction()
 
 # f8_add_cuda_test(NAME SOURCES files... LIBS targets... [ENVIRONMENT name=value...]): as

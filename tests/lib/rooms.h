@@ -31,6 +31,7 @@ int rooms_try_open(struct rooms *rooms);
 void rooms_open(struct rooms *rooms);
 /* With so many devices, for all that client_enter brings in; 0: without. */
 void rooms_open_on(struct rooms *rooms, uint32_t num_devices);
+void rooms_add_devices(struct rooms *rooms, uint32_t num_devices);
 
 /* As a client that waits for its stream: what was gathered is there. Nothing lands. */
 void rooms_synchronise(struct rooms *rooms);
