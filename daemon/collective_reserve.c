@@ -35,7 +35,6 @@ static void free_device_arena(struct arena *arena)
 {
     struct backend *backend = arena->device->backend;
     backend->ops->device->free_arena(backend, arena->device);
-    free(arena);
 }
 
 static void reserved(struct backend_reserve *reserve, int status)

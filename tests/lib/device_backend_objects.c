@@ -167,8 +167,7 @@ int fake_serve_reserve(struct device_backend *fake, struct backend_reserve *aske
     arena->device.warm = is_warm(fake, arena->name);
     arena->next = fake->arenas;
     fake->arenas = arena;
-    asked->arena = fake_allocate(1, sizeof(*asked->arena));
-    *asked->arena = arena->base;
+    asked->arena = &arena->base;
     return F8_OK;
 }
 

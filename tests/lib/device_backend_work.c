@@ -11,7 +11,7 @@
 static struct fake_arena *arena_of(const struct device_backend *fake, const struct arena *wanted)
 {
     struct fake_arena *arena = fake->arenas;
-    while (arena && wanted->device != &arena->device)
+    while (arena && &arena->base != wanted)
         arena = arena->next;
     fake_check(arena != NULL, "a work names an arena that is not there");
     return arena;
