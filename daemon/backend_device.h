@@ -88,10 +88,11 @@ struct backend_ready {
 /* A scale of one slot: set in the tables, and handed out beside the gathered weights. */
 struct backend_scale {
     uint32_t slot;
-    uint32_t amax_slot; /* of steps.amaxes: whose reduced amax gives it, unless it is known */
+    uint32_t amax_slot; /* whose reduced amax gives it, unless it is known */
     uint64_t copy;      /* offset in the arena of the fp32 that is handed out; UINT64_MAX: none */
     float value;        /* if known */
     bool known;
+    bool foreign; /* amax_slot is of steps.amaxes, not of steps.arena */
     uint8_t dtype, format, path, power_of_two; /* as of f8k_scale */
 };
 
@@ -124,7 +125,7 @@ struct backend_landing {
  */
 struct backend_steps {
     struct arena *arena;                /* borrowed: on devices */
-    struct arena *amaxes;               /* borrowed: for backend_scale.amax_slot; may be `arena` */
+    struct arena *amaxes;               /* borrowed: of foreign scales; may be `arena` */
     struct arena *const *after;         /* borrowed: arenas whose works so far come before */
     const struct backend_ready *ready;  /* borrowed */
     const struct backend_scale *scales; /* borrowed */
@@ -133,7 +134,8 @@ struct backend_steps {
     uint32_t num_after, num_ready, num_scales, num_spans;
     uint32_t reduce_first, reduce_count;
     bool wants_done;
-    uint32_t done; /* result, at finished(): index of the done event, on every device */
+    uint32_t done;        /* result, at finished(): index of the done event, on every device */
+    struct reason reason; /* result: why, if finished() tells of a failure; no landing follows it */
 };
 
 /* ---- arenas ---- */
@@ -193,7 +195,8 @@ struct backend_device_ops {
     void (*map)(struct backend *backend, struct backend_map *map);
     /* As detach: it is unmapped once what is queued has run. */
     void (*unmap)(struct backend *backend, struct backend_mapping *mapping);
-    /* Likewise. Communicators that work are kept for the linger of the configuration. */
+    /* Likewise, and its struct arena: works that were queued before may still name it.
+     * Communicators that work are kept for the linger of the configuration. */
     void (*free_arena)(struct backend *backend, struct device_arena *arena);
     /* Finished when all that detach, unmap and free_arena were given before has gone: a client may
      * then free the memory, and destroy the events, that it shared. */

@@ -23,8 +23,8 @@
 /* Replies that may wait in bytes, whatever the credit. */
 #define MAX_WAITING ((size_t)1 << 20)
 
-/* Descriptors on one packet that are received in order to refuse them by name. */
-#define MAX_FDS 4
+/* Descriptors on one packet: as many as any request takes, or more to refuse them by name. */
+#define MAX_FDS F8_PROTO_MAX_FDS
 
 struct conn {
     struct conn_context *context; /* borrowed: outlives it */
@@ -159,12 +159,12 @@ static void close_fds(const struct packet *packet)
 }
 
 /*
- * Whether a failed recvmsg may be followed by packets. A reset is told once, when the peer closed
- * with replies unread; what it had sent before is still there.
+ * Whether a failed recvmsg is to be called again at once. A reset is told once, when the peer
+ * closed with replies unread; what it had sent before is still there.
  */
-static bool is_transient(int error)
+static bool is_repeatable(int error)
 {
-    return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ECONNRESET;
+    return error == EINTR || error == ECONNRESET;
 }
 
 /* One recvmsg: 1 for a packet, 0 for none now, F8_ECONN at the end, F8_EPROTO. */
@@ -179,9 +179,12 @@ static int receive_packet(struct conn *conn, struct packet *packet)
         .msg_iovlen = 1,
         .msg_control = &control,
         .msg_controllen = sizeof(control.room)};
-    ssize_t n = recvmsg(conn->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    ssize_t n;
+    do
+        n = recvmsg(conn->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    while (n < 0 && is_repeatable(errno));
     if (n < 0)
-        return is_transient(errno) ? 0 : F8_ECONN;
+        return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : F8_ECONN;
     packet->num_fds = 0;
     take_fds(&message, packet);
     packet->size = (size_t)n;
@@ -213,18 +216,25 @@ static int serve_packet(struct conn *conn, const struct packet *packet)
     return request ? F8_OK : F8_EPROTO;
 }
 
+/* One packet: 1 if it was served, 0 for none now, F8_ECONN at the end, F8_EPROTO. */
+static int read_packet(struct conn *conn)
+{
+    struct packet packet;
+    int status = receive_packet(conn, &packet);
+    if (status > 0 && serve_packet(conn, &packet) < 0)
+        status = F8_EPROTO;
+    if (status == F8_EPROTO && log_allows(&conn->context->strays, uv_now(conn->context->loop)))
+        log_warning("pid %u (uid %u) sent a packet that is not of the protocol: disconnected",
+            conn->peer.pid, (unsigned)conn->peer.uid);
+    return status;
+}
+
 static void read_burst(struct conn *conn)
 {
     for (int i = 0; i < READ_BURST && may_read(conn); i++) {
-        struct packet packet;
-        int status = receive_packet(conn, &packet);
+        int status = read_packet(conn);
         if (status == 0)
             break;
-        if (status > 0)
-            status = serve_packet(conn, &packet);
-        if (status == F8_EPROTO && log_allows(&conn->context->strays, uv_now(conn->context->loop)))
-            log_warning("pid %u (uid %u) sent a packet that is not of the protocol: disconnected",
-                conn->peer.pid, (unsigned)conn->peer.uid);
         if (status < 0) {
             conn_close(conn, peer_is_dying(&conn->peer));
             return;
@@ -233,39 +243,40 @@ static void read_burst(struct conn *conn)
     update_events(conn);
 }
 
+/*
+ * What a peer that is gone had sent still counts, and all of it now: whoever closes and connects
+ * anew, or lets another process do so, finds its rank free. It is no more than a socket holds, as
+ * nothing can come after it.
+ */
+static void read_rest(struct conn *conn)
+{
+    (void)shutdown(conn->fd, SHUT_RD);
+    while (may_read(conn) && read_packet(conn) > 0)
+        continue;
+}
+
 static void on_socket(uv_poll_t *poll, int status, int events)
 {
     struct conn *conn = poll->data;
-    /* A status is a reset, and the poll has stopped: what came before it may still be read. */
-    if (conn->broken || (status < 0 && !may_read(conn))) {
-        conn_close(conn, peer_is_dying(&conn->peer));
-        return;
-    }
-    if (status < 0) {
-        conn->events = 0;
-        read_burst(conn);
-        return;
-    }
-    if (events & UV_WRITABLE)
+    if (status == 0 && events & UV_WRITABLE)
         flush(conn);
-    if (events & UV_READABLE)
-        read_burst(conn);
-    else if (events & UV_DISCONNECT)
+    /* A status is a reset. */
+    if (conn->broken || status < 0 || events & UV_DISCONNECT) {
+        read_rest(conn);
         conn_close(conn, peer_is_dying(&conn->peer));
-    else
+    } else if (events & UV_READABLE) {
+        read_burst(conn);
+    } else {
         update_events(conn);
+    }
 }
 
 static void on_death(uv_poll_t *poll, int status, int events)
 {
     struct conn *conn = poll->data;
-    struct packet packet;
     (void)status;
     (void)events;
-    /* What it asked for before it died still counts. */
-    while (may_read(conn) && receive_packet(conn, &packet) > 0)
-        if (serve_packet(conn, &packet) < 0)
-            break;
+    read_rest(conn);
     conn_close(conn, true);
 }
 

@@ -55,24 +55,33 @@ static void job_free(struct job *job)
     free(job);
 }
 
-static struct job *job_new(struct registry *registry, uid_t uid, const char *name,
-    const uint8_t *token, size_t token_size, uint64_t now)
+/* What the first client gives to its job. */
+static int job_begin(struct job *job, const uint8_t *token, size_t token_size, uint64_t now)
+{
+    uint8_t *copy = token_size ? malloc(token_size) : NULL;
+    if (token_size && !copy)
+        return F8_ENOMEM;
+    if (token_size)
+        memcpy(copy, token, token_size);
+    free(job->token);
+    job->token = copy;
+    job->token_size = token_size;
+    job->opened = now;
+    return F8_OK;
+}
+
+static struct job *job_new(struct registry *registry, uid_t uid, const char *name)
 {
     struct job *job = calloc(1, sizeof(*job));
     if (!job)
         return NULL;
     job->registry = registry;
     job->uid = uid;
-    job->opened = now;
     job->name = strdup(name);
-    job->token = token_size ? malloc(token_size) : NULL;
-    if (!job->name || (token_size && !job->token)) {
+    if (!job->name) {
         job_free(job);
         return NULL;
     }
-    if (token_size)
-        memcpy(job->token, token, token_size);
-    job->token_size = token_size;
     job->id = ++registry->last_id;
     job->next = registry->jobs;
     registry->jobs = job;
@@ -91,32 +100,10 @@ static bool same_token(const struct job *job, const uint8_t *token, size_t token
     return difference == 0;
 }
 
-int registry_enter_job(struct registry *registry, uid_t uid, const char *name, const uint8_t *token,
-    size_t token_size, uint64_t now, struct job **ret_job, struct reason *reason)
-{
-    struct job *job = registry->jobs;
-    while (job && !(job->uid == uid && strcmp(job->name, name) == 0))
-        job = job->next;
-    if (job && !same_token(job, token, token_size))
-        return reason_set(reason, F8_EPERM,
-            "job %s has another token than the one given: it belongs to another run", name);
-    if (!job && registry->num_jobs >= registry->config->max_jobs)
-        return reason_set(reason, F8_ELIMIT,
-            "job %s is one more than the limit of %u jobs (--max-jobs)", name,
-            registry->config->max_jobs);
-    if (!job)
-        job = job_new(registry, uid, name, token, token_size, now);
-    if (!job)
-        return reason_set(reason, F8_ENOMEM, "out of memory opening job %s", name);
-    job->clients++;
-    *ret_job = job;
-    return F8_OK;
-}
-
-/* A job goes with its last client and its last group, whichever is later. */
+/* A job goes with its last client and its last group, whichever is later; NULL is allowed. */
 static void release_job(struct job *job)
 {
-    if (job->clients > 0 || job->groups)
+    if (!job || job->clients > 0 || job->groups)
         return;
     struct job **link = &job->registry->jobs;
     while (*link != job)
@@ -124,6 +111,31 @@ static void release_job(struct job *job)
     *link = job->next;
     job->registry->num_jobs--;
     job_free(job);
+}
+
+int registry_enter_job(struct registry *registry, uid_t uid, const char *name, const uint8_t *token,
+    size_t token_size, uint64_t now, struct job **ret_job, struct reason *reason)
+{
+    struct job *job = registry->jobs;
+    while (job && !(job->uid == uid && strcmp(job->name, name) == 0))
+        job = job->next;
+    if (job && job->clients > 0 && !same_token(job, token, token_size))
+        return reason_set(reason, F8_EPERM,
+            "job %s has another token than the one given: it belongs to another run", name);
+    if (!job && registry->num_jobs >= registry->config->max_jobs)
+        return reason_set(reason, F8_ELIMIT,
+            "job %s is one more than the limit of %u jobs (--max-jobs)", name,
+            registry->config->max_jobs);
+    if (!job)
+        job = job_new(registry, uid, name);
+    /* One that is there without clients belongs to nobody: the last work of its groups runs. */
+    if (!job || (job->clients == 0 && job_begin(job, token, token_size, now) < 0)) {
+        release_job(job);
+        return reason_set(reason, F8_ENOMEM, "out of memory opening job %s", name);
+    }
+    job->clients++;
+    *ret_job = job;
+    return F8_OK;
 }
 
 void registry_leave_job(struct job *job)
@@ -260,9 +272,10 @@ void registry_free_group(struct group *group)
     while (group->sources)
         group_unlink(group->sources);
     group_bury(group);
-    if (group->arena)
-        registry_discharge_arena(job, group->arena->size);
+    registry_discharge_arena(job, group->arena_bytes);
     arena_free(group->arena);
+    free(group->devices);
+    free(group->arena_counts);
     weights_unref(group->list);
     free(group->scalings);
     history_free(group->history);

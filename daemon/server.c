@@ -22,7 +22,7 @@ struct server {
     struct listener listener;
     struct conn_context conns;
     struct session_context session;
-    struct backend *backend;    /* owned */
+    struct backend *backend;    /* owned: the host's */
     struct backend *cuda;       /* owned; NULL: no GPUs here */
     struct state_store *states; /* owned */
 };
@@ -120,19 +120,23 @@ static void log_devices(struct backend *cuda)
         info.nccl_version ? "for groups on several devices" : info.nccl_reason);
 }
 
-/* After the socket is ours, as the states. Without GPUs the host's backend still serves. */
+/*
+ * After the socket is ours, as the states. Without GPUs the host's backend still serves, and the
+ * reason is kept for those who ask for them.
+ */
 static int open_cuda(struct server *server, const struct config *config, struct reason *reason)
 {
-    struct reason why;
+    struct reason *why = &server->session.no_cuda;
     if (config->cuda == CONFIG_CUDA_OFF)
-        return F8_OK;
-    int status = backend_cuda_open(&server->loop, config, &server->cuda, &why);
+        return reason_set(why, F8_OK, "it is switched off (--cuda off)");
+    int status = backend_cuda_open(&server->loop, config, &server->cuda, why);
+    server->session.collective.cuda = server->cuda;
     if (status == F8_OK)
         log_devices(server->cuda);
     else if (config->cuda == CONFIG_CUDA_REQUIRE)
-        return reason_set(reason, status, "--cuda require: %s", why.text);
+        return reason_set(reason, status, "--cuda require: %.480s", why->text);
     else
-        log_info("no GPUs: %s", why.text);
+        log_info("no GPUs: %s", why->text);
     return F8_OK;
 }
 

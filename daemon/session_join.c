@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How clients come into groups, and how groups end: see session.h. A join that meets a broken
- * group whose last work still runs waits until that is over.
+ * group whose last work still runs waits until that is over. If nobody is left in that group by
+ * then, it ends, and the join makes another: of any world size, for one.
  */
 #include "daemon/session_private.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "protocol.h"
 
-/* What a client wants of a group, from a message or from its own waiting. */
+/* What a client wants, from a message or from its own waiting. */
 struct entry {
-    struct group *group; /* borrowed */
-    uint32_t rank;
+    const char *name; /* borrowed: the group's */
+    uint32_t rank, world_size;
     bool rejoin;
 };
 
@@ -44,58 +46,64 @@ static const struct member *some_member(const struct group *group)
     return NULL;
 }
 
-static int check_world_size(const struct group *group, const F8__Join *join, struct reason *reason)
+static int check_world_size(
+    const struct group *group, const struct entry *entry, struct reason *reason)
 {
     const struct member *other = some_member(group);
-    if (group->world_size == join->world_size)
+    if (group->world_size == entry->world_size)
         return F8_OK;
     return reason_set(reason, F8_EMISMATCH,
         "rank %u gave world size %u for group %s, which rank %u (pid %u) joined with %u",
-        join->rank, join->world_size, group->name, other ? other->rank : 0, other ? other->pid : 0,
-        group->world_size);
+        entry->rank, entry->world_size, group->name, other ? other->rank : 0,
+        other ? other->pid : 0, group->world_size);
 }
 
-static int check_rejoin(
-    const struct session *session, const struct entry *entry, struct reason *reason)
+static int check_rejoin(const struct session *session, const struct group *group,
+    const struct entry *entry, struct reason *reason)
 {
-    const struct member *member = group_member_for(entry->group, session);
+    const struct member *member = group_member_for(group, session);
     if (!member || member->rank != entry->rank)
         return reason_set(reason, F8_EORDER,
-            "this client is not rank %u of group %s: join it first", entry->rank,
-            entry->group->name);
-    if (entry->group->state != GROUP_BROKEN && member->generation == entry->group->generation)
-        return reason_set(reason, F8_EORDER, "group %s is not broken: it need not be rejoined",
-            entry->group->name);
+            "this client is not rank %u of group %s: join it first", entry->rank, group->name);
+    if (group->state != GROUP_BROKEN && member->generation == group->generation)
+        return reason_set(
+            reason, F8_EORDER, "group %s is not broken: it need not be rejoined", group->name);
     return F8_OK;
 }
 
-static int check_new(
-    const struct session *session, const struct entry *entry, struct reason *reason)
+static int check_new(const struct session *session, const struct group *group,
+    const struct entry *entry, struct reason *reason)
 {
-    const struct member *holder = entry->group->members[entry->rank];
+    const struct member *holder = group->members[entry->rank];
     const struct config *config = registry_config(session->context->registry);
-    const struct member *member = group_member_for(entry->group, session);
+    const struct member *member = group_member_for(group, session);
     if (member)
         return reason_set(reason, F8_EORDER, "this client is rank %u of group %s already",
-            member->rank, entry->group->name);
+            member->rank, group->name);
     if (session->num_members >= config->max_groups)
         return reason_set(reason, F8_ELIMIT,
             "group %s is one more than the limit of %u groups of one client (--max-groups)",
-            entry->group->name, config->max_groups);
+            group->name, config->max_groups);
     if (holder)
         return reason_set(reason, F8_EEXIST, "rank %u of group %s is held by pid %u", entry->rank,
-            entry->group->name, holder->pid);
+            group->name, holder->pid);
     return F8_OK;
 }
 
-static void wait_for_drain(struct session *session, const struct entry *entry, uint64_t id)
+static int wait_for_drain(struct session *session, struct group *group, const struct entry *entry,
+    uint64_t id, struct reason *reason)
 {
-    session->waits_for = entry->group;
+    session->join_name = strdup(entry->name);
+    if (!session->join_name)
+        return reason_set(reason, F8_ENOMEM, "out of memory joining group %s", entry->name);
+    session->waits_for = group;
     session->join_id = id;
     session->join_rank = entry->rank;
+    session->join_world_size = entry->world_size;
     session->rejoining = entry->rejoin;
-    session->next_waiting = entry->group->waiting;
-    entry->group->waiting = session;
+    session->next_waiting = group->waiting;
+    group->waiting = session;
+    return SESSION_PENDING;
 }
 
 void session_stop_waiting(struct session *session)
@@ -109,6 +117,8 @@ void session_stop_waiting(struct session *session)
         first->next_waiting = session->next_waiting;
     }
     session->waits_for = NULL;
+    free(session->join_name);
+    session->join_name = NULL;
 }
 
 /* Frees a group that nobody is in, waits for, or works for. */
@@ -129,25 +139,23 @@ static int seat(struct session *session, struct group *group, uint32_t rank)
         group_remove_member(member);
         return status;
     }
+    member->device = session->device ? device_ref(session->device) : NULL;
     member->sibling = session->members;
     session->members = member;
     session->num_members++;
     return F8_OK;
 }
 
-static int enter(
-    struct session *session, const struct entry *entry, uint64_t id, struct answer *answer)
+static int enter(struct session *session, struct group *group, const struct entry *entry,
+    uint64_t id, struct answer *answer)
 {
-    struct group *group = entry->group;
     struct reason *reason = &answer->reason;
-    int status =
-        entry->rejoin ? check_rejoin(session, entry, reason) : check_new(session, entry, reason);
+    int status = entry->rejoin ? check_rejoin(session, group, entry, reason)
+                               : check_new(session, group, entry, reason);
     if (status < 0)
         return status;
-    if (!collective_is_open(group)) {
-        wait_for_drain(session, entry, id);
-        return SESSION_PENDING;
-    }
+    if (!collective_is_open(group))
+        return wait_for_drain(session, group, entry, id, reason);
     status = entry->rejoin ? collective_enter(group->members[entry->rank])
                            : seat(session, group, entry->rank);
     if (status < 0)
@@ -161,61 +169,79 @@ static int enter(
     return F8_OK;
 }
 
-static int make_group(
-    struct session *session, const F8__Join *join, struct group **ret_group, struct reason *reason)
+static int make_group(struct session *session, const struct entry *entry, struct group **ret_group,
+    struct reason *reason)
 {
-    struct group *group = registry_add_group(session->job, join->group, join->world_size);
+    struct group *group = registry_add_group(session->job, entry->name, entry->world_size);
     if (group && collective_new(&session->context->collective, group) < 0) {
         registry_free_group(group);
         group = NULL;
     }
     if (!group)
-        return reason_set(reason, F8_ENOMEM, "out of memory making group %s", join->group);
+        return reason_set(reason, F8_ENOMEM, "out of memory making group %s", entry->name);
     *ret_group = group;
     return F8_OK;
+}
+
+static int find_and_enter(
+    struct session *session, const struct entry *entry, uint64_t id, struct answer *answer)
+{
+    struct group *group = registry_find_group(session->job, entry->name);
+    bool made = !group;
+    /* A group without members is there only until its last work has ended. */
+    if (group && !entry->rejoin && group_is_empty(group))
+        return wait_for_drain(session, group, entry, id, &answer->reason);
+    int status = made ? make_group(session, entry, &group, &answer->reason)
+                      : check_world_size(group, entry, &answer->reason);
+    if (status < 0)
+        return status;
+    status = enter(session, group, entry, id, answer);
+    if (made && status < 0)
+        reap(group);
+    return status;
 }
 
 int session_join(struct session *session, const struct incoming *incoming, struct answer *answer)
 {
     const F8__Join *join = incoming->request->join;
-    int status = check_join(session, join, &answer->reason);
-    if (status < 0)
-        return status;
-    struct entry entry = {.group = registry_find_group(session->job, join->group),
+    const struct entry entry = {.name = join->group,
         .rank = join->rank,
+        .world_size = join->world_size,
         .rejoin = join->rejoin};
-    bool made = !entry.group;
-    if (made)
-        status = make_group(session, join, &entry.group, &answer->reason);
-    else
-        status = check_world_size(entry.group, join, &answer->reason);
-    if (status < 0)
-        return status;
-    status = enter(session, &entry, incoming->request->id, answer);
-    if (made && status < 0)
-        reap(entry.group);
-    return status;
+    int status = check_join(session, join, &answer->reason);
+    return status < 0 ? status : find_and_enter(session, &entry, incoming->request->id, answer);
 }
 
-static void retry_join(struct session *session)
+/* Of a session that waits for nothing any more; `name` is freed. */
+static void retry_join(struct session *session, char *name)
 {
-    struct entry entry = {
-        .group = session->waits_for, .rank = session->join_rank, .rejoin = session->rejoining};
+    const struct entry entry = {.name = name,
+        .rank = session->join_rank,
+        .world_size = session->join_world_size,
+        .rejoin = session->rejoining};
     struct answer answer;
-    session_stop_waiting(session);
     answer_begin(&answer, session->join_id);
-    int status = enter(session, &entry, session->join_id, &answer);
+    int status = find_and_enter(session, &entry, session->join_id, &answer);
     assert(status != SESSION_PENDING);
     answer_send(session, &answer, status);
+    free(name);
 }
 
 /* Upward from collective: nothing of the broken or empty group runs any more. */
 static void drained(struct group *group)
 {
-    while (group->waiting)
-        retry_join(group->waiting);
+    struct session *next = group->waiting;
+    group->waiting = NULL;
     if (group_is_empty(group))
         reap(group);
+    while (next) {
+        struct session *session = next;
+        char *name = session->join_name;
+        next = session->next_waiting;
+        session->waits_for = NULL;
+        session->join_name = NULL;
+        retry_join(session, name);
+    }
 }
 
 const struct collective_listener session_listener = {

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "lib/loop_turn.h"
 #include "proto/status.h"
 
 #define MIB ((size_t)1 << 20)
@@ -75,7 +76,7 @@ void run_cancel(struct run *run)
 void run_wait(struct run *run)
 {
     while (!run->finished) {
-        int alive = uv_run(test_loop, UV_RUN_ONCE);
+        int alive = loop_turn(test_loop);
         ck_assert_msg(alive || run->finished, "finished() never comes: the loop has ended");
     }
 }

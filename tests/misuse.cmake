@@ -27,5 +27,5 @@ set_tests_properties(test_misuse ${F8_MISUSE_SUITES} PROPERTIES TIMEOUT 300)
 
 # Amax groups over several gather groups, by real clients.
 f8_add_test(test_mesh LABEL system SOURCES system/test_mesh.c lib/mesh_rank.c
-    LIBS test_daemon f8kernels)
+    LIBS test_ranks f8kernels)
 set_tests_properties(test_mesh PROPERTIES TIMEOUT 300)

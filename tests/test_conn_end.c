@@ -73,6 +73,62 @@ START_TEST(last_requests_of_a_client_count)
 }
 END_TEST
 
+/* Requests that no reply follows: more of them than are served in one go. */
+static void send_releases(int fd)
+{
+    F8__Release release = F8__RELEASE__INIT;
+    F8__Request request = F8__REQUEST__INIT;
+    request.body_case = F8__REQUEST__BODY_RELEASE;
+    request.release = &release;
+    for (int i = 0; i < 100; i++)
+        ck_assert_int_gt(send_request(fd, &request, NULL, 0), 0);
+}
+
+/* Also if the first reply meets nobody, and much comes before the last of them. */
+START_TEST(many_last_requests_of_a_client_count)
+{
+    int waiting = connect_one(), leaving = connect_one();
+    hello(waiting, F8__ROLE__TRAINER);
+    hello(leaving, F8__ROLE__TRAINER);
+    send_join(waiting, 2, 1);
+    turn();
+    expect(waiting, 2, F8_OK);
+    send_seal(waiting, 3);
+    turn();
+    ck_assert_int_gt(send_ping(leaving, 2), 0);
+    send_releases(leaving);
+    send_join(leaving, 3, 0);
+    (void)close(leaving);
+    await_connections(1);
+    expect(waiting, 3, F8_ERANKDEAD);
+    (void)close(waiting);
+}
+END_TEST
+
+/*
+ * Whoever closes and connects anew finds its rank free, whatever it had sent before, and whether
+ * it had read the replies (0) or not: its end is then a reset.
+ */
+START_TEST(close_is_over_before_what_comes_after)
+{
+    int leaving = connect_one();
+    hello(leaving, F8__ROLE__TRAINER);
+    send_join(leaving, 2, 0);
+    turn();
+    if (_i == 0)
+        expect(leaving, 2, F8_OK);
+    send_releases(leaving);
+    (void)close(leaving);
+    int next = connect_one();
+    send_hello(next, F8__ROLE__TRAINER);
+    send_join(next, 2, 0);
+    turn();
+    expect(next, 1, F8_OK);
+    expect(next, 2, F8_OK);
+    (void)close(next);
+}
+END_TEST
+
 START_TEST(surplus_connections_are_told)
 {
     int fds[5];
@@ -180,6 +236,8 @@ static void add_all(TCase *tcase)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, client_that_never_reads_can_go);
     tcase_add_test(tcase, last_requests_of_a_client_count);
+    tcase_add_test(tcase, many_last_requests_of_a_client_count);
+    tcase_add_loop_test(tcase, close_is_over_before_what_comes_after, 0, 2);
     tcase_add_test(tcase, surplus_connections_are_told);
     tcase_add_test(tcase, reply_to_nobody_ends_the_connection);
     tcase_add_test(tcase, half_closed_is_closed);

@@ -17,6 +17,7 @@
 #include "daemon/listener.h"
 #include "daemon/log.h"
 #include "status.h"
+#include "tests/lib/loop_turn.h"
 
 static char directory[64], path[96];
 static uv_loop_t loop;
@@ -95,7 +96,7 @@ START_TEST(connections_are_handed_out)
     ck_assert_msg(open_listener() == F8_OK, "%s", reason.text);
     int a = connect_to_it(), b = connect_to_it();
     while (num_accepted < 2)
-        ck_assert_int_ne(uv_run(&loop, UV_RUN_ONCE), 0);
+        ck_assert_int_ne(loop_turn(&loop), 0);
     for (int i = 0; i < 2; i++) {
         ck_assert(fcntl(accepted[i], F_GETFD) & FD_CLOEXEC);
         ck_assert(fcntl(accepted[i], F_GETFL) & O_NONBLOCK);

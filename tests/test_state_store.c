@@ -17,6 +17,7 @@
 #include "daemon/registry.h"
 #include "daemon/state.h"
 #include "daemon/state_file.h"
+#include "lib/loop_turn.h"
 #include "lib/state_fixture.h"
 #include "status.h"
 
@@ -321,7 +322,7 @@ static void await_drop(const char *group)
     (void)uv_timer_init(&loop, &patience);
     (void)uv_timer_start(&patience, never, 60000, 0);
     while (state_find(store, UID, "job", group))
-        (void)uv_run(&loop, UV_RUN_ONCE);
+        (void)loop_turn(&loop);
     uv_close((uv_handle_t *)&patience, NULL);
     (void)uv_run(&loop, UV_RUN_DEFAULT);
 }

@@ -105,24 +105,24 @@ static __device__ __forceinline__ void store_codes(
     uint8_t *dst, const uint32_t (&codes)[1], bool aligned)
 {
     if (aligned) {
-        *(uint32_t *)dst = codes[0];
+        __stcg((uint32_t *)dst, codes[0]);
         return;
     }
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++)
-        dst[i] = (uint8_t)(codes[0] >> 8 * i);
+        __stcg(dst + i, (uint8_t)(codes[0] >> 8 * i));
 }
 
 static __device__ __forceinline__ void store_codes(
     uint8_t *dst, const uint32_t (&codes)[2], bool aligned)
 {
     if (aligned) {
-        *(uint2 *)dst = make_uint2(codes[0], codes[1]);
+        __stcg((uint2 *)dst, make_uint2(codes[0], codes[1]));
         return;
     }
 #pragma unroll
     for (uint32_t i = 0; i < 8; i++)
-        dst[i] = (uint8_t)(codes[i / 4] >> 8 * (i % 4));
+        __stcg(dst + i, (uint8_t)(codes[i / 4] >> 8 * (i % 4)));
 }
 
 template <enum f8k_dtype dtype, enum f8k_format format>

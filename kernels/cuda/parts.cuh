@@ -86,22 +86,27 @@ static __device__ __forceinline__ void for_each_single(const struct span &span, 
         single(i < span.head ? i : i + span.vectors * span.per_vector);
 }
 
-/* Loads each vector and calls use(i, vector): several loads, then what is done with them. */
+/*
+ * Loads each vector and calls use(i, vector): several loads, then what is done with them. Pointers
+ * out of a table could be of any memory, for all that the compiler knows; __ldcg and __stcg say
+ * that it is global, and that only the second-level cache will see it again.
+ */
 template <typename Use>
 static __device__ __forceinline__ void for_each_vector(
     const uint4 *vectors, uint32_t count, Use use)
 {
-    for (uint32_t i = threadIdx.x; i < count; i += BATCH * BLOCK_THREADS) {
+    uint32_t i = threadIdx.x;
+    for (; i + (BATCH - 1) * BLOCK_THREADS < count; i += BATCH * BLOCK_THREADS) {
         uint4 batch[BATCH];
 #pragma unroll
         for (uint32_t b = 0; b < BATCH; b++)
-            if (i + b * BLOCK_THREADS < count)
-                batch[b] = vectors[i + b * BLOCK_THREADS];
+            batch[b] = __ldcg(vectors + i + b * BLOCK_THREADS);
 #pragma unroll
         for (uint32_t b = 0; b < BATCH; b++)
-            if (i + b * BLOCK_THREADS < count)
-                use(i + b * BLOCK_THREADS, batch[b]);
+            use(i + b * BLOCK_THREADS, batch[b]);
     }
+    for (; i < count; i += BLOCK_THREADS)
+        use(i, __ldcg(vectors + i));
 }
 
 /* Whether a pointer is aligned to so many bytes, a power of two. */

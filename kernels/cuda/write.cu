@@ -24,7 +24,7 @@ static __device__ __forceinline__ void to_bf16_part(
             uint32_t first = bf16_of(vector.x), second = bf16_of(vector.y);
             uint32_t third = bf16_of(vector.z), fourth = bf16_of(vector.w);
             if (aligned) {
-                *(uint2 *)to = make_uint2(second << 16 | first, fourth << 16 | third);
+                __stcg((uint2 *)to, make_uint2(second << 16 | first, fourth << 16 | third));
             } else {
                 to[0] = (uint16_t)first;
                 to[1] = (uint16_t)second;
@@ -50,13 +50,13 @@ static __device__ __forceinline__ void copy_part(
             const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
             uint8_t *to = body + i * sizeof(uint4);
             if (by_vectors) {
-                *(uint4 *)to = vector;
+                __stcg((uint4 *)to, vector);
                 return;
             }
 #pragma unroll
             for (uint32_t w = 0; w < 4; w++) {
                 if (by_words)
-                    ((uint32_t *)to)[w] = words[w];
+                    __stcg((uint32_t *)to + w, words[w]);
                 else
                     store_codes(to + 4 * w, {words[w]}, false);
             }
@@ -73,7 +73,7 @@ static __device__ __forceinline__ void fill_part(
     uint32_t word = byte * 0x01010101u;
     for_each_single(span, [&](uint32_t i) { dst[i] = byte; });
     for (uint32_t i = threadIdx.x; i < span.vectors; i += BLOCK_THREADS)
-        vectors[i] = make_uint4(word, word, word, word);
+        __stcg(vectors + i, make_uint4(word, word, word, word));
 }
 
 static __global__ void __launch_bounds__(BLOCK_THREADS)

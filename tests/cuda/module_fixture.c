@@ -213,7 +213,6 @@ void module_free_arena(struct arena *arena)
 {
     module_backend->ops->device->free_arena(module_backend, arena->device);
     wait_for_fence();
-    free(arena);
 }
 
 /* ---- clients ---- */

@@ -16,6 +16,7 @@
 
 #include "daemon/log.h"
 #include "protocol.h"
+#include "tests/lib/loop_turn.h"
 
 uv_loop_t loop;
 static struct config config;
@@ -93,7 +94,7 @@ void turn(void)
 void await_connections(uint32_t count)
 {
     while (session.connections != count) {
-        int alive = uv_run(&loop, UV_RUN_ONCE);
+        int alive = loop_turn(&loop);
         ck_assert(alive || session.connections == count);
     }
     turn();
@@ -154,7 +155,7 @@ void expect(int fd, uint64_t id, int status)
     f8__reply__free_unpacked(reply, NULL);
 }
 
-void hello(int fd, F8__Role role)
+void send_hello(int fd, F8__Role role)
 {
     F8__Hello body = F8__HELLO__INIT;
     F8__Request request = F8__REQUEST__INIT;
@@ -165,6 +166,11 @@ void hello(int fd, F8__Role role)
     request.body_case = F8__REQUEST__BODY_HELLO;
     request.hello = &body;
     ck_assert_int_gt(send_request(fd, &request, NULL, 0), 0);
+}
+
+void hello(int fd, F8__Role role)
+{
+    send_hello(fd, role);
     turn();
     expect(fd, 1, F8_OK);
 }

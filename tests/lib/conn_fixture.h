@@ -48,7 +48,10 @@ F8__Reply *next_reply(int fd);
 /* Takes the next reply, which must be this. */
 void expect(int fd, uint64_t id, int status);
 
-/* Says Hello, and takes the answer. */
+/* Says Hello. */
+void send_hello(int fd, F8__Role role);
+
+/* The same, and takes the answer. */
 void hello(int fd, F8__Role role);
 
 /* Asks without reading until the daemon reads no more; gives the number of pings that went out. */

@@ -17,14 +17,17 @@ struct test_daemon {
 
 /*
  * Starts the daemon of this build with --socket and these further arguments (NULL-terminated, or
- * NULL), and returns once it accepts connections. Fails the test otherwise, with its log.
+ * NULL), and returns once it serves connections. Fails the test otherwise, with its log.
  */
 void test_daemon_start(struct test_daemon *daemon, const char *const *arguments);
 
-/* The same in the same directory, for a daemon that was killed. */
+/* The same in the same directory, for a daemon that was killed or ended. */
 void test_daemon_restart(struct test_daemon *daemon, const char *const *arguments);
 
-/* SIGTERM; it must end with status 0. Then removes the directory, which must hold only the log. */
+/* SIGTERM; it must end with status 0. The directory stays. */
+void test_daemon_end(const struct test_daemon *daemon);
+
+/* The same, and removes the directory, which must hold only the log. */
 void test_daemon_stop(struct test_daemon *daemon);
 
 /* Removes the states that outlive their groups, which test_daemon_stop would find left. */

@@ -21,13 +21,26 @@ static struct test_daemon server;
 static struct program bench;
 static pid_t ranks[RANKS];
 
-/* A run that goes on until the test ends it. */
+/* Whether each of the run's buckets has been gathered. */
+static bool each_gathered(void)
+{
+    json_t *buckets = program_ask_ctl(server.socket, "buckets", "buckets");
+    size_t count = json_array_size(buckets), gathered = 0;
+    for (size_t i = 0; i < count; i++)
+        gathered += json_integer_value(json_object_get(json_array_get(buckets, i), "gathers")) > 0;
+    json_decref(buckets);
+    return count > 0 && gathered == count;
+}
+
+/* A run that goes on until the test ends it, and is past its first step. */
 static void setup(void)
 {
     test_daemon_start(&server, NULL);
     program_start(&bench, F8_TEST_BENCH, NULL,
         "run --model tiny --ranks 2 --steps 100000 --check 1000 --socket %s", server.socket);
     (void)program_await_gathers(server.socket, RANKS, ranks);
+    for (int i = 0; !each_gathered(); i++)
+        ck_assert_msg(i < 6000, "the first step does not end");
 }
 
 static void teardown(void)

@@ -3,12 +3,14 @@
  * What a large model costs, beside one of half its size: 8 ranks, 10,000 weights in 500 buckets,
  * each in a daemon of its own. The daemon's memory a weight is asserted, after the seal and after
  * a step in which every rank allows the early part of every gather; the seconds are printed for
- * people, and held only to a limit that a machine with neighbours keeps too.
+ * people. Only those on processors, of the daemon and the ranks, are held to a limit, which a
+ * machine with neighbours keeps too.
  */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "lib/crew.h"
 #include "lib/proc.h"
@@ -25,13 +27,13 @@
 #define ROUNDS  3
 #endif
 
-#define MOST_SECONDS 5.0
+#define MOST_SECONDS 5.0    /* on processors, for the seal */
 #define MOST_BYTES   1024.0 /* of the daemon, a weight, besides its history */
 /* A weight's ring for f8ctl history after its first sync: 16 values of 8 bytes, and malloc's own */
 #define HISTORY_BYTES 144.0
 
 struct cost {
-    double seconds;
+    double seconds, processor_seconds;
     double sealed, stepped; /* bytes a weight */
 };
 
@@ -83,6 +85,15 @@ static int rank(struct crew_member *member, const void *argument)
     return status != 0;
 }
 
+/* What the daemon and the ranks have had of the processors so far. */
+static double processor_seconds(const struct test_daemon *daemon, const struct crew *crew)
+{
+    uint64_t ticks = proc_ticks(daemon->pid);
+    for (uint32_t i = 0; i < crew->size; i++)
+        ticks += proc_ticks(crew->pids[i]);
+    return (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
 static double grown(const struct test_daemon *daemon, uint64_t from_kb, uint32_t num_weights)
 {
     uint64_t anon_kb = proc_holdings(daemon->pid).anon_kb;
@@ -108,10 +119,11 @@ static struct cost measure(enum f8_flavour flavour, uint32_t buckets)
     crew_start(&crew, RANKS, rank, &job);
     crew_await(&crew);
     uint64_t joined_kb = proc_holdings(daemon.pid).anon_kb;
-    double begin = now();
+    double begin = now(), used = processor_seconds(&daemon, &crew);
     crew_go(&crew);
     crew_await(&crew);
     cost.seconds = now() - begin;
+    cost.processor_seconds = processor_seconds(&daemon, &crew) - used;
     crew_go(&crew);
     crew_await(&crew);
     cost.sealed = grown(&daemon, joined_kb, buckets * WEIGHTS);
@@ -138,7 +150,7 @@ static void check_cost(const struct cost *cost, enum f8_flavour flavour)
     ck_assert(cost->seconds > 0);
 #else
     double history = flavour == F8_DELAYED ? HISTORY_BYTES : 0.0;
-    ck_assert_double_lt(cost->seconds, MOST_SECONDS);
+    ck_assert_double_lt(cost->processor_seconds, MOST_SECONDS);
     ck_assert_double_lt(cost->sealed, MOST_BYTES);
     ck_assert_double_lt(cost->stepped - history, MOST_BYTES);
 #endif
@@ -146,9 +158,10 @@ static void check_cost(const struct cost *cost, enum f8_flavour flavour)
 
 static void show(const char *title, uint32_t buckets, const struct cost *cost)
 {
-    printf("%s, %u weights in %u buckets on %d ranks: registered and sealed in %.3f s; the daemon "
-           "grew by %.0f B a weight at the seal, %.0f B after a step\n",
-        title, buckets * WEIGHTS, buckets, RANKS, cost->seconds, cost->sealed, cost->stepped);
+    printf("%s, %u weights in %u buckets on %d ranks: registered and sealed in %.3f s (%.2f s on "
+           "processors); the daemon grew by %.0f B a weight at the seal, %.0f B after a step\n",
+        title, buckets * WEIGHTS, buckets, RANKS, cost->seconds, cost->processor_seconds,
+        cost->sealed, cost->stepped);
 }
 
 /* Both sizes take turns, so that neighbours on the machine move both. */

@@ -5,7 +5,6 @@
  */
 #include <check.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,8 +121,7 @@ START_TEST(survives_a_kill_and_an_orderly_end)
     state_rank_join(&host, &rank, &(struct state_setup){0});
     state_rank_well(state_rank_seal(&rank, F8_STATE_CONTINUE, 3));
     state_rank_step(&rank, 5);
-    ck_assert_int_eq(kill(host.pid, SIGTERM), 0);
-    ck_assert_int_eq(test_wait(host.pid), 0);
+    test_daemon_end(&host);
     f8_close(rank.client);
     test_daemon_restart(&host, NULL);
     state_rank_join(&host, &rank, &(struct state_setup){0});

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "lib/crew.h"
+#include "lib/proc.h"
 #include "lib/shim.h"
 #include "lib/test_daemon.h"
 #include "lib/toy_rank.h"
@@ -49,9 +50,11 @@ static void check_job(const char *title, struct toy_job job)
     struct shim_entry *server = shim_entry_of(daemon.pid);
     crew_start(&crew, RANKS, rank, &job);
     crew_await(&crew);
+    proc_await_sleep(daemon.pid); /* it frees what a reply was made of after it was sent */
     uint64_t early = atomic_load(&server->allocations), early_frees = atomic_load(&server->frees);
     crew_go(&crew);
     crew_await(&crew);
+    proc_await_sleep(daemon.pid);
     uint64_t late = atomic_load(&server->allocations), late_frees = atomic_load(&server->frees);
     printf("%s: malloc calls of the daemon %llu after step %d, %llu after step %d; frees %llu and "
            "%llu\n",
