@@ -5,6 +5,7 @@
  * f8_seal goes on with it.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -102,6 +103,30 @@ static int map_on_host(const struct channel_reply *reply, void **ret_arena)
 }
 
 /*
+ * What the daemon exported cannot be opened once it has ended, which CUDA does not tell apart from
+ * other failures. So it is asked for a sign of life, and its end is the cause if it gives none.
+ */
+static int blame_the_end(struct channel *channel, int status)
+{
+    F8__Ping ping = F8__PING__INIT;
+    F8__Request request = F8__REQUEST__INIT;
+    char text[512];
+    (void)snprintf(text, sizeof(text), "%s", error_text());
+    request.body_case = F8__REQUEST__BODY_PING;
+    request.ping = &ping;
+    int alive = channel_call(channel, &request, -1, NULL);
+    return alive == F8_ECONN ? alive : error_set(status, "%s", text);
+}
+
+static int map_on_device(struct device *device, struct channel *channel,
+    const struct channel_reply *reply, const F8__Reply *message, struct mapped *ret_mapped)
+{
+    int status = device_arena_open(
+        device, message->seal, reply->fd, &ret_mapped->device, &ret_mapped->address);
+    return status == F8_EIO ? blame_the_end(channel, status) : status;
+}
+
+/*
  * A group without buckets, such as one that only takes amaxes, has no memory; on a device it has
  * events all the same.
  */
@@ -115,8 +140,7 @@ static int map_arena(const struct f8_group *group, const struct channel_reply *r
     if (device && !message)
         return error_set(F8_ENOMEM, "no memory for the reply to a seal");
     if (device)
-        return device_arena_open(
-            device, message->seal, reply->fd, &ret_mapped->device, &ret_mapped->address);
+        return map_on_device(device, group->client->channel, reply, message, ret_mapped);
     return none ? F8_OK : map_on_host(reply, &ret_mapped->address);
 }
 

@@ -30,3 +30,29 @@ f8_add_cuda_run(conformance_devices COMMAND conformance ${VECTORS} DEVICES 4 MEM
     ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=11)
 f8_add_cuda_run(conformance_uneven COMMAND conformance ${VECTORS} DEVICES 3 MEMORY legacy
     ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=13)
+
+# Each on one device, and on four with random delays.
+foreach(suite gathered mesh rank_death death misuse leftovers state_seal state_import state_kill many
+        round_trips interrupt daemon_end)
+    f8_add_cuda_run(${suite} COMMAND test_${suite} DEVICES 1 MEMORY legacy)
+    f8_add_cuda_run(${suite}_devices COMMAND test_${suite} DEVICES 4 MEMORY vmm
+        ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=17)
+endforeach()
+
+# Suites for devices alone.
+add_executable(test_cuda_steady_step cuda/test_cuda_steady_step.c)
+target_link_libraries(test_cuda_steady_step PRIVATE measures_support)
+target_include_directories(test_cuda_steady_step SYSTEM PRIVATE ${F8_CUDA_INCLUDE})
+f8_add_cuda_run(steady_step COMMAND test_cuda_steady_step DEVICES 1 MEMORY vmm)
+f8_add_cuda_run(steady_step_devices COMMAND test_cuda_steady_step DEVICES 4 MEMORY legacy)
+
+add_executable(test_cuda_restart cuda/test_cuda_restart.c lib/state_rank.c)
+target_link_libraries(test_cuda_restart PRIVATE measures_support test_program)
+f8_add_cuda_run(restart COMMAND test_cuda_restart DEVICES 2 MEMORY vmm)
+
+add_executable(test_cuda_trainer_death cuda/test_cuda_trainer_death.c)
+target_link_libraries(test_cuda_trainer_death PRIVATE measures_support)
+foreach(devices 1 3)
+    f8_add_cuda_run(trainer_death_${devices} COMMAND test_cuda_trainer_death DEVICES ${devices}
+        MEMORY legacy ENVIRONMENT CUDASIM_DELAY_US=2000 CUDASIM_SEED=23)
+endforeach()

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
+#include "lib/device_memory.h"
 
 #define REGION_FLOATS 1024
 #define WEIGHT_AT     512 /* floats from one weight's shard to the next */
@@ -107,15 +108,21 @@ static int join_groups(struct mesh_rank *rank)
         (void)snprintf(name, sizeof(name), "dp@rep=%u", plan->replica);
         (void)snprintf(mesh, sizeof(mesh), "mesh@rep=%u", plan->replica);
     }
-    int status = rank->client ? F8_OK : f8_connect(&options, &rank->client);
+    int status = F8_OK;
+    if (!rank->client) {
+        status = f8_connect(&options, &rank->client);
+        if (status == F8_OK)
+            status = device_memory_open(rank->client, rank->number, &rank->memory);
+        rank->stream = device_memory_stream(rank->memory);
+    }
     if (status == F8_OK)
         status =
             f8_group_join(rank->client, name, rank->number % plan->dp, plan->dp, &rank->gathers);
     if (status == F8_OK)
         status = f8_group_join(rank->client, mesh, rank->number, plan->dp * plan->tp, &rank->mesh);
     if (status == F8_OK)
-        status =
-            f8_region_alloc(rank->client, REGION_FLOATS * sizeof(float), &rank->region, &memory);
+        status = device_memory_alloc(
+            rank->memory, rank->client, REGION_FLOATS * sizeof(float), &rank->region, &memory);
     if (status == F8_OK)
         rank->shards = memory;
     return status;
@@ -161,7 +168,7 @@ int mesh_rank_rejoin(struct mesh_rank *rank)
     return mesh_rank_note(rank, status);
 }
 
-static void fill(struct mesh_rank *rank, uint32_t step)
+static int fill(struct mesh_rank *rank, uint32_t step)
 {
     for (uint32_t w = 0; w < MESH_WEIGHTS; w++) {
         struct part part = part_of(rank, w);
@@ -172,6 +179,8 @@ static void fill(struct mesh_rank *rank, uint32_t step)
             for (uint32_t col = part.cols.begin; col < part.cols.end; col++)
                 *shard++ = element(&rank->plan, step, w, part.rows.begin + row, col);
     }
+    return mesh_rank_note(
+        rank, device_memory_put(rank->memory, rank->shards, REGION_FLOATS * sizeof(float)));
 }
 
 /* The gathered part against the full weight, cast by the specification. */
@@ -203,40 +212,48 @@ static int check(struct mesh_rank *rank, uint32_t step, uint32_t w, const struct
 static int gather(struct mesh_rank *rank, uint32_t step, uint32_t w)
 {
     struct f8_view view;
-    int status = step % 2 == 1 ? f8_pre_gather(rank->gathers, w, NULL) : F8_OK;
+    int status = step % 2 == 1 ? f8_pre_gather(rank->gathers, w, rank->stream) : F8_OK;
     if (status == F8_OK)
-        status = f8_gather(rank->gathers, w, 0, NULL);
+        status = f8_gather(rank->gathers, w, 0, rank->stream);
     if (status == F8_OK)
-        status = f8_post_gather(rank->gathers, w, F8_FOREVER, &view, 1, NULL);
+        status = f8_post_gather(rank->gathers, w, F8_FOREVER, &view, 1, rank->stream);
     if (mesh_rank_note(rank, status) != F8_OK)
         return status;
-    status = check(rank, step, w, &view);
-    return status == F8_OK ? mesh_rank_note(rank, f8_release(rank->gathers, w, NULL)) : status;
+    status = mesh_rank_note(rank, device_memory_see(rank->memory, &view, 0, &view));
+    if (status == F8_OK)
+        status = check(rank, step, w, &view);
+    return status == F8_OK ? mesh_rank_note(rank, f8_release(rank->gathers, w, rank->stream))
+                           : status;
 }
 
 int mesh_rank_gather(struct mesh_rank *rank)
 {
-    int status = f8_gather(rank->gathers, 0, 0, NULL);
+    int status = f8_gather(rank->gathers, 0, 0, rank->stream);
     if (status == F8_OK)
-        status = f8_post_gather(rank->gathers, 0, F8_FOREVER, NULL, 0, NULL);
+        status = f8_post_gather(rank->gathers, 0, F8_FOREVER, NULL, 0, rank->stream);
     if (status == F8_OK)
-        status = f8_release(rank->gathers, 0, NULL);
+        status = f8_release(rank->gathers, 0, rank->stream);
     return mesh_rank_note(rank, status);
 }
 
-typedef int collective_fn(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket);
+typedef int collective_fn(struct mesh_rank *rank, f8_ticket *ret_ticket);
 
-static int precompute(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
+static int precompute(struct mesh_rank *rank, f8_ticket *ret_ticket)
 {
-    return f8_precompute(group, deadline_ms, NULL, ret_ticket);
+    return f8_precompute(rank->mesh, 0, rank->stream, ret_ticket);
+}
+
+static int sync(struct mesh_rank *rank, f8_ticket *ret_ticket)
+{
+    return f8_sync(rank->mesh, 0, ret_ticket);
 }
 
 static int whole(struct mesh_rank *rank, collective_fn *collective)
 {
     f8_ticket ticket;
-    int status = collective(rank->mesh, 0, &ticket);
+    int status = collective(rank, &ticket);
     if (status == F8_OK)
-        status = f8_wait(rank->mesh, ticket, F8_FOREVER, NULL);
+        status = f8_wait(rank->mesh, ticket, F8_FOREVER, rank->stream);
     return mesh_rank_note(rank, status);
 }
 
@@ -250,14 +267,15 @@ int mesh_rank_steps(struct mesh_rank *rank)
     int status = F8_OK;
     uint32_t first = rank->plan.first;
     for (uint32_t step = first; step < first + MESH_STEPS && status == F8_OK; step++) {
-        fill(rank, step);
-        status = mesh_rank_note(rank, f8_changed(rank->gathers, 0, MESH_WEIGHTS));
+        status = fill(rank, step);
+        if (status == F8_OK)
+            status = mesh_rank_note(rank, f8_changed(rank->gathers, 0, MESH_WEIGHTS));
         if (status == F8_OK && rank->plan.mode == MESH_PRECOMPUTE)
             status = whole(rank, precompute);
         for (uint32_t w = 0; w < MESH_WEIGHTS && status == F8_OK; w++)
             status = gather(rank, step, w);
         if (status == F8_OK && rank->plan.mode == MESH_DELAYED)
-            status = whole(rank, f8_sync);
+            status = whole(rank, sync);
     }
     return status;
 }
@@ -265,5 +283,7 @@ int mesh_rank_steps(struct mesh_rank *rank)
 void mesh_rank_close(struct mesh_rank *rank)
 {
     f8_close(rank->client);
+    device_memory_close(rank->memory);
     rank->client = NULL;
+    rank->memory = NULL;
 }

@@ -37,7 +37,9 @@ struct mesh_rank {
     uint32_t number;          /* in the amax group: tp part * dp + rank in the gather group */
     struct f8_client *client; /* owned */
     struct f8_group *gathers, *mesh; /* borrowed: from the client */
-    float *shards;                   /* borrowed: the region's memory */
+    float *shards;                   /* borrowed: where it writes its shards */
+    struct device_memory *memory;    /* owned: NULL on the host */
+    void *stream;                    /* borrowed: from memory */
     struct f8_region *region;        /* borrowed: from the client */
     char text[1024];                 /* why the last call failed, or what was wrong */
 };

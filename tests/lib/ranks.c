@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/device_memory.h"
 #include "protocol.h"
 
 enum { ROWS = 13, COLS = 8 };
@@ -106,9 +107,12 @@ void rank_join(struct rank *rank, uint32_t number, uint32_t world_size)
     void *memory;
     rank->number = number;
     rank->world_size = world_size;
+    must(device_memory_open(rank->client, number, &rank->device_memory), "device_memory_open");
+    rank->stream = device_memory_stream(rank->device_memory);
     must(f8_group_join(rank->client, "dp", number, world_size, &rank->group), "f8_group_join");
     size_t size = shard_at(rank, RANK_WEIGHTS) * sizeof(float);
-    must(f8_region_alloc(rank->client, size, &rank->region, &memory), "f8_region_alloc");
+    must(device_memory_alloc(rank->device_memory, rank->client, size, &rank->region, &memory),
+        "device_memory_alloc");
     rank->memory = memory;
     rank_fill(rank);
 }
@@ -125,7 +129,9 @@ void rank_register(struct rank *rank)
 void rank_close(struct rank *rank)
 {
     f8_close(rank->client);
+    device_memory_close(rank->device_memory);
     rank->client = NULL;
+    rank->device_memory = NULL;
 }
 
 int rank_seal(struct rank *rank)
@@ -141,6 +147,9 @@ void rank_fill(struct rank *rank)
         for (uint32_t r = 0; r < rows; r++)
             for (uint32_t c = 0; c < cols_of(w); c++)
                 rank->memory[shard_at(rank, w) + r * cols_of(w) + c] = value_of(w, begin + r, c);
+    must(device_memory_put(
+             rank->device_memory, rank->memory, shard_at(rank, RANK_WEIGHTS) * sizeof(float)),
+        "device_memory_put");
 }
 
 /* A float8 code as a number, for codes that are finite. */
@@ -178,33 +187,38 @@ static bool right_view(const struct f8_view *view, uint32_t weight)
 
 int rank_check(const struct rank *rank, uint32_t bucket)
 {
-    for (uint32_t i = 0; i < BUCKET_WEIGHTS; i++)
-        if (!right_view(&rank->views[bucket][i], bucket * BUCKET_WEIGHTS + i))
+    for (uint32_t i = 0; i < BUCKET_WEIGHTS; i++) {
+        struct f8_view seen;
+        int status = device_memory_see(rank->device_memory, &rank->views[bucket][i], 0, &seen);
+        if (status != F8_OK)
+            return status;
+        if (!right_view(&seen, bucket * BUCKET_WEIGHTS + i))
             return WRONG_BYTES;
+    }
     return F8_OK;
 }
 
 int rank_gather(struct rank *rank, uint32_t bucket, int64_t deadline_ms)
 {
-    int status = f8_gather(rank->group, bucket, deadline_ms, NULL);
+    int status = f8_gather(rank->group, bucket, deadline_ms, rank->stream);
     if (status != F8_OK)
         return status;
     return f8_post_gather(
-        rank->group, bucket, F8_FOREVER, rank->views[bucket], BUCKET_WEIGHTS, NULL);
+        rank->group, bucket, F8_FOREVER, rank->views[bucket], BUCKET_WEIGHTS, rank->stream);
 }
 
 static int use_bucket(struct rank *rank, uint32_t bucket)
 {
     int status = F8_OK;
     if (bucket + 1 < RANK_BUCKETS)
-        status = f8_gather(rank->group, bucket + 1, F8_DEFAULT_DEADLINE, NULL);
+        status = f8_gather(rank->group, bucket + 1, F8_DEFAULT_DEADLINE, rank->stream);
     if (status == F8_OK)
         status = f8_post_gather(
-            rank->group, bucket, F8_FOREVER, rank->views[bucket], BUCKET_WEIGHTS, NULL);
+            rank->group, bucket, F8_FOREVER, rank->views[bucket], BUCKET_WEIGHTS, rank->stream);
     if (status == F8_OK)
         status = rank_check(rank, bucket);
     if (status == F8_OK)
-        status = f8_release(rank->group, bucket, NULL);
+        status = f8_release(rank->group, bucket, rank->stream);
     return status;
 }
 
@@ -214,11 +228,11 @@ int rank_step(struct rank *rank)
     rank_fill(rank);
     int status = f8_changed(rank->group, 0, RANK_WEIGHTS);
     if (status == F8_OK)
-        status = f8_precompute(rank->group, F8_DEFAULT_DEADLINE, NULL, &ticket);
+        status = f8_precompute(rank->group, F8_DEFAULT_DEADLINE, rank->stream, &ticket);
     if (status == F8_OK)
-        status = f8_wait(rank->group, ticket, F8_FOREVER, NULL);
+        status = f8_wait(rank->group, ticket, F8_FOREVER, rank->stream);
     if (status == F8_OK)
-        status = f8_gather(rank->group, EMBED, F8_DEFAULT_DEADLINE, NULL);
+        status = f8_gather(rank->group, EMBED, F8_DEFAULT_DEADLINE, rank->stream);
     for (uint32_t b = 0; b < RANK_BUCKETS && status == F8_OK; b++)
         status = use_bucket(rank, b);
     return status;

@@ -38,10 +38,12 @@ struct outcome {
 };
 
 struct rank {
-    struct f8_client *client; /* owned */
-    struct f8_group *group;   /* borrowed: from the client */
-    struct f8_region *region; /* borrowed: from the client */
-    float *memory;            /* borrowed: the region's */
+    struct f8_client *client;            /* owned */
+    struct f8_group *group;              /* borrowed: from the client */
+    struct f8_region *region;            /* borrowed: from the client */
+    float *memory;                       /* borrowed: where it writes its shards */
+    struct device_memory *device_memory; /* owned: NULL on the host */
+    void *stream;                        /* borrowed: from device_memory */
     uint32_t number, world_size;
     struct f8_view views[RANK_BUCKETS][BUCKET_WEIGHTS]; /* of the last gathers */
     struct outcome outcome;                             /* of the last ranks_all */

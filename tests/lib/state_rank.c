@@ -4,6 +4,8 @@
 
 #include <check.h>
 
+#include "lib/device_memory.h"
+
 void state_rank_well(int status)
 {
     ck_assert_msg(status == F8_OK, "%s: %s", f8_status_name(status), f8_error_text());
@@ -18,8 +20,11 @@ void state_rank_join(
     struct f8_region *region;
     void *address;
     state_rank_well(f8_connect(&options, &rank->client));
+    state_rank_well(device_memory_open(rank->client, setup->rank, &rank->device_memory));
+    rank->stream = device_memory_stream(rank->device_memory);
     state_rank_well(f8_group_join(rank->client, "dp", setup->rank, world_size, &rank->group));
-    state_rank_well(f8_region_alloc(rank->client, 4096, &region, &address));
+    state_rank_well(
+        device_memory_alloc(rank->device_memory, rank->client, 4096, &region, &address));
     rank->memory = address;
     const struct f8_weight_desc weight = {
         .name = setup->name ? setup->name : "layers.0.wq",
@@ -45,11 +50,12 @@ void state_rank_step(struct state_rank *rank, float amax)
 {
     f8_ticket ticket;
     rank->memory[0] = amax;
-    state_rank_well(f8_gather(rank->group, 0, F8_DEFAULT_DEADLINE, NULL));
-    state_rank_well(f8_post_gather(rank->group, 0, F8_FOREVER, NULL, 0, NULL));
-    state_rank_well(f8_release(rank->group, 0, NULL));
+    state_rank_well(device_memory_put(rank->device_memory, rank->memory, sizeof(float)));
+    state_rank_well(f8_gather(rank->group, 0, F8_DEFAULT_DEADLINE, rank->stream));
+    state_rank_well(f8_post_gather(rank->group, 0, F8_FOREVER, NULL, 0, rank->stream));
+    state_rank_well(f8_release(rank->group, 0, rank->stream));
     state_rank_well(f8_sync(rank->group, F8_DEFAULT_DEADLINE, &ticket));
-    state_rank_well(f8_wait(rank->group, ticket, F8_FOREVER, NULL));
+    state_rank_well(f8_wait(rank->group, ticket, F8_FOREVER, rank->stream));
 }
 
 uint64_t state_rank_syncs(struct state_rank *rank)
@@ -57,6 +63,12 @@ uint64_t state_rank_syncs(struct state_rank *rank)
     uint64_t syncs;
     state_rank_well(f8_syncs(rank->group, &syncs));
     return syncs;
+}
+
+void state_rank_close(struct state_rank *rank)
+{
+    f8_close(rank->client);
+    device_memory_close(rank->device_memory);
 }
 
 void state_rank_leave(const struct test_daemon *daemon, const char *token)
@@ -67,5 +79,5 @@ void state_rank_leave(const struct test_daemon *daemon, const char *token)
     ck_assert_uint_eq(state_rank_syncs(&rank), 0);
     for (int i = 1; i <= 3; i++)
         state_rank_step(&rank, (float)i);
-    f8_close(rank.client);
+    state_rank_close(&rank);
 }

@@ -16,6 +16,8 @@ struct state_rank {
     struct f8_client *client;
     struct f8_group *group;
     float *memory;
+    struct device_memory *device_memory; /* owned: NULL on the host */
+    void *stream;                        /* borrowed: from device_memory */
 };
 
 /* What a rank registers; zeros are the defaults. */
@@ -39,6 +41,9 @@ int state_rank_seal(struct state_rank *rank, enum f8_state state, uint64_t syncs
 void state_rank_step(struct state_rank *rank, float amax);
 
 uint64_t state_rank_syncs(struct state_rank *rank);
+
+/* Leaves. */
+void state_rank_close(struct state_rank *rank);
 
 /* A whole run of three syncs, of amaxes 1, 2 and 3. */
 void state_rank_leave(const struct test_daemon *daemon, const char *token);

@@ -23,6 +23,12 @@
 #define MAX_ARGUMENTS 32
 #define PATIENCE_S    60
 
+const char *test_daemon_program(void)
+{
+    const char *program = getenv("F8_TEST_DAEMON");
+    return program ? program : F8_TEST_DAEMON;
+}
+
 static double now(void)
 {
     struct timespec t;
@@ -43,13 +49,13 @@ static void show_log(const struct test_daemon *daemon)
 /* In the child: becomes the daemon, and dies with the test. */
 static void exec_daemon(const struct test_daemon *daemon, const char *const *arguments)
 {
-    const char *argv[MAX_ARGUMENTS + 4] = {F8_TEST_DAEMON, "--socket", daemon->socket};
+    const char *argv[MAX_ARGUMENTS + 4] = {test_daemon_program(), "--socket", daemon->socket};
     for (int i = 0; arguments && arguments[i] && i < MAX_ARGUMENTS; i++)
         argv[3 + i] = arguments[i];
     int log = open(daemon->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
     (void)dup2(log, STDERR_FILENO);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)execv(F8_TEST_DAEMON, (char *const *)argv);
+    (void)execv(argv[0], (char *const *)argv);
     _exit(127);
 }
 

@@ -15,8 +15,11 @@ struct test_daemon {
     char log[96]; /* what it wrote to stderr */
 };
 
+/* The daemon of this build, or $F8_TEST_DAEMON: a path. */
+const char *test_daemon_program(void);
+
 /*
- * Starts the daemon of this build with --socket and these further arguments (NULL-terminated, or
+ * Starts it with --socket and these further arguments (NULL-terminated, or
  * NULL), and returns once it serves connections. Fails the test otherwise, with its log.
  */
 void test_daemon_start(struct test_daemon *daemon, const char *const *arguments);

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/lib/device_memory.h"
+
 static int say(const struct toy_rank *toy, int status, const char *call)
 {
     if (status != F8_OK && !toy->job.quiet)
@@ -46,8 +48,11 @@ int toy_rank_join(struct toy_rank *toy, const struct toy_job *job, uint32_t rank
     if (!toy->views)
         return F8_ENOMEM;
     int status = say(toy, f8_connect(&options, &toy->client), "f8_connect");
+    if (status == F8_OK)
+        status = say(toy, device_memory_open(toy->client, rank, &toy->memory), "a device");
     if (status != F8_OK)
         return status;
+    toy->stream = device_memory_stream(toy->memory);
     const char *group = job->group ? job->group : "dp";
     return say(
         toy, f8_group_join(toy->client, group, rank, job->ranks, &toy->group), "f8_group_join");
@@ -104,25 +109,34 @@ int toy_rank_seal(struct toy_rank *toy)
     const struct toy_job *job = &toy->job;
     uint64_t elements = job->buckets * job->weights * chunk_rows(job) * job->cols;
     void *memory;
-    int status =
-        say(toy, f8_region_alloc(toy->client, elements * sizeof(uint16_t), &toy->region, &memory),
-            "f8_region_alloc");
+    int status = say(toy,
+        device_memory_alloc(
+            toy->memory, toy->client, elements * sizeof(uint16_t), &toy->region, &memory),
+        "allocating the shards");
     if (status != F8_OK)
         return status;
     toy->shards = memory;
     for (uint64_t i = 0; i < elements; i++)
         toy->shards[i] = (uint16_t)(0x3e80 + (i * 37 + toy->rank) % 256); /* from 0.25 to 1.0 */
-    status = register_all(toy);
+    status = say(toy, device_memory_put(toy->memory, memory, elements * sizeof(uint16_t)),
+        "putting the shards");
+    if (status == F8_OK)
+        status = register_all(toy);
     const struct f8_seal_options options = {.slots = job->slots};
     return status == F8_OK ? say(toy, f8_seal(toy->group, &options), "f8_seal") : status;
 }
 
-/* Reads every byte; none of the values is a zero. */
-static int read_views(const struct toy_rank *toy)
+/* None of the values is a zero. */
+int toy_rank_read(const struct toy_rank *toy)
 {
     for (uint32_t w = 0; w < toy->job.weights; w++) {
-        const unsigned char *data = toy->views[w].data;
+        struct f8_view seen;
         uint64_t zeros = 0;
+        int status =
+            say(toy, device_memory_see(toy->memory, &toy->views[w], 0, &seen), "seeing a view");
+        if (status != F8_OK)
+            return status;
+        const unsigned char *data = seen.data;
         for (uint64_t i = 0; i < toy->views[w].size; i++)
             zeros += data[i] == 0;
         if (zeros > 0) {
@@ -136,21 +150,24 @@ static int read_views(const struct toy_rank *toy)
 
 int toy_rank_hold(struct toy_rank *toy, uint32_t bucket)
 {
-    int status = say(toy, f8_gather(toy->group, bucket, F8_DEFAULT_DEADLINE, NULL), "f8_gather");
+    int status =
+        say(toy, f8_gather(toy->group, bucket, F8_DEFAULT_DEADLINE, toy->stream), "f8_gather");
     if (status == F8_OK)
         status = say(toy,
-            f8_post_gather(toy->group, bucket, F8_FOREVER, toy->views, toy->job.weights, NULL),
+            f8_post_gather(
+                toy->group, bucket, F8_FOREVER, toy->views, toy->job.weights, toy->stream),
             "f8_post_gather");
-    return status == F8_OK ? read_views(toy) : status;
+    return status == F8_OK ? toy_rank_read(toy) : status;
 }
 
 static int ask(struct toy_rank *toy, uint32_t bucket)
 {
     int status = F8_OK;
     if (toy->job.pre_gather)
-        status = say(toy, f8_pre_gather(toy->group, bucket, NULL), "f8_pre_gather");
+        status = say(toy, f8_pre_gather(toy->group, bucket, toy->stream), "f8_pre_gather");
     if (status == F8_OK)
-        status = say(toy, f8_gather(toy->group, bucket, F8_DEFAULT_DEADLINE, NULL), "f8_gather");
+        status =
+            say(toy, f8_gather(toy->group, bucket, F8_DEFAULT_DEADLINE, toy->stream), "f8_gather");
     return status;
 }
 
@@ -162,26 +179,46 @@ int toy_rank_gathers(struct toy_rank *toy)
             status = ask(toy, b + 1);
         if (status == F8_OK)
             status = say(toy,
-                f8_post_gather(toy->group, b, F8_FOREVER, toy->views, toy->job.weights, NULL),
+                f8_post_gather(
+                    toy->group, b, F8_FOREVER, toy->views, toy->job.weights, toy->stream),
                 "f8_post_gather");
         if (status == F8_OK)
-            status = say(toy, f8_release(toy->group, b, NULL), "f8_release");
+            status = say(toy, f8_release(toy->group, b, toy->stream), "f8_release");
     }
+    return status;
+}
+
+typedef int collective_fn(struct toy_rank *toy, f8_ticket *ret_ticket);
+
+static int precompute(struct toy_rank *toy, f8_ticket *ret_ticket)
+{
+    return say(toy, f8_precompute(toy->group, F8_DEFAULT_DEADLINE, toy->stream, ret_ticket),
+        "f8_precompute");
+}
+
+static int sync(struct toy_rank *toy, f8_ticket *ret_ticket)
+{
+    return say(toy, f8_sync(toy->group, F8_DEFAULT_DEADLINE, ret_ticket), "f8_sync");
+}
+
+static int whole(struct toy_rank *toy, collective_fn *collective)
+{
+    f8_ticket ticket;
+    int status = collective(toy, &ticket);
+    if (status == F8_OK)
+        status = say(toy, f8_wait(toy->group, ticket, F8_FOREVER, toy->stream), "f8_wait");
     return status;
 }
 
 int toy_rank_step(struct toy_rank *toy)
 {
     const struct toy_job *job = &toy->job;
-    f8_ticket ticket;
     int status = say(toy, f8_changed(toy->group, 0, job->buckets * job->weights), "f8_changed");
-    if (status == F8_OK && job->precompute) {
-        status = say(
-            toy, f8_precompute(toy->group, F8_DEFAULT_DEADLINE, NULL, &ticket), "f8_precompute");
-        if (status == F8_OK)
-            status = say(toy, f8_wait(toy->group, ticket, F8_FOREVER, NULL), "f8_wait");
-    }
-    return status == F8_OK ? toy_rank_gathers(toy) : status;
+    if (status == F8_OK && job->precompute)
+        status = whole(toy, precompute);
+    if (status == F8_OK)
+        status = toy_rank_gathers(toy);
+    return status == F8_OK && job->sync ? whole(toy, sync) : status;
 }
 
 int toy_rank_settle(struct toy_rank *toy)
@@ -192,6 +229,7 @@ int toy_rank_settle(struct toy_rank *toy)
 void toy_rank_close(struct toy_rank *toy)
 {
     f8_close(toy->client);
+    device_memory_close(toy->memory);
     free(toy->views);
     *toy = (struct toy_rank){0};
 }

@@ -21,17 +21,20 @@ struct toy_job {
     uint32_t slots; /* 0: each bucket has its own place */
     bool precompute;
     bool pre_gather;
+    bool sync;  /* at the end of each step */
     bool quiet; /* errors are expected */
 };
 
 struct toy_rank {
     struct toy_job job;
     uint32_t rank;
-    struct f8_client *client; /* owned */
-    struct f8_group *group;   /* owned by the client */
-    struct f8_region *region; /* owned by the client */
-    uint16_t *shards;         /* borrowed: the region's memory */
-    struct f8_view *views;    /* owned: one a weight of a bucket */
+    struct f8_client *client;     /* owned */
+    struct f8_group *group;       /* owned by the client */
+    struct f8_region *region;     /* owned by the client */
+    uint16_t *shards;             /* borrowed: where it writes its shards */
+    struct device_memory *memory; /* owned: NULL on the host */
+    void *stream;                 /* borrowed: from memory */
+    struct f8_view *views;        /* owned: one a weight of a bucket */
 };
 
 /* Connects and joins; toy_rank_seal allocates, fills, registers and seals. */
@@ -41,7 +44,10 @@ int toy_rank_seal(struct toy_rank *toy);
 /* Gathers a bucket, waits for it, and reads every byte of every view. */
 int toy_rank_hold(struct toy_rank *toy, uint32_t bucket);
 
-/* A training step: changed, precompute, all buckets ahead by one, each released. */
+/* Reads every byte of what is held since toy_rank_hold. */
+int toy_rank_read(const struct toy_rank *toy);
+
+/* A training step: changed, precompute, all buckets ahead by one, each released; sync. */
 int toy_rank_step(struct toy_rank *toy);
 
 /* All buckets ahead by one, each released: no other request. */

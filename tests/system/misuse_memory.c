@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "lib/device_memory.h"
 #include "system/misuse.h"
 
 #define KIB ((size_t)1 << 10)
@@ -158,9 +159,15 @@ static void too_small(struct scene *scene)
     struct rank *rank = &scene->ranks[0];
     struct f8_weight_desc weights[RANK_WEIGHTS];
     struct f8_region *region;
-    int fd = raw_memfd(100);
-    ck_assert_int_eq(f8_region_share(rank->client, fd, &region), F8_OK);
-    (void)close(fd);
+    if (device_memory_used()) {
+        void *shards;
+        ck_assert_int_eq(
+            device_memory_alloc(rank->device_memory, rank->client, 100, &region, &shards), F8_OK);
+    } else {
+        int fd = raw_memfd(100);
+        ck_assert_int_eq(f8_region_share(rank->client, fd, &region), F8_OK);
+        (void)close(fd);
+    }
     rank_weights(rank, weights);
     weights[0].region = region;
     scene_note(scene, f8_register(rank->group, weights, 1, NULL, 0));

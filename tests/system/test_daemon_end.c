@@ -60,7 +60,7 @@ static int run_until_lost(void *argument)
             return EXIT_FAILURE;
     }
     struct outcome outcome = outcome_of(status);
-    (void)f8_release(rank.group, LAYER_0, NULL); /* legal after the end, held or not */
+    (void)f8_release(rank.group, LAYER_0, rank.stream); /* legal after the end, held or not */
     rank_close(&rank);
     if (names_the_daemon(&outcome, trainee->daemon))
         return EXIT_SUCCESS;
@@ -198,7 +198,7 @@ static int run_unread(void *argument)
         return EXIT_FAILURE;
     (void)close(ends[0]);
     (void)close(ends[1]);
-    (void)execl(F8_TEST_DAEMON, F8_TEST_DAEMON, "--socket", daemon->socket, (char *)NULL);
+    (void)execl(test_daemon_program(), "f8gatherd", "--socket", daemon->socket, (char *)NULL);
     return 127;
 }
 
@@ -231,7 +231,7 @@ static int run_second(void *argument)
     const struct test_daemon *daemon = argument;
     int log = open(daemon->log, O_WRONLY | O_APPEND);
     (void)dup2(log, STDERR_FILENO);
-    (void)execl(F8_TEST_DAEMON, F8_TEST_DAEMON, "--socket", daemon->socket, (char *)NULL);
+    (void)execl(test_daemon_program(), "f8gatherd", "--socket", daemon->socket, (char *)NULL);
     return 127;
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "f8client.h"
+#include "lib/device_memory.h"
 #include "lib/test_daemon.h"
 
 #define RANKS    3
@@ -40,10 +41,12 @@ struct plan {
 };
 
 struct rank {
-    struct f8_client *client; /* owned */
-    struct f8_group *group;   /* borrowed: from the client */
-    struct f8_region *region; /* borrowed: from the client */
-    float *memory;            /* borrowed: the region's */
+    struct f8_client *client;            /* owned */
+    struct f8_group *group;              /* borrowed: from the client */
+    struct f8_region *region;            /* borrowed: from the client */
+    float *memory;                       /* borrowed: where it writes its shards */
+    struct device_memory *device_memory; /* owned: NULL on the host */
+    void *stream;                        /* borrowed: from device_memory */
 };
 
 /* In a rank process: ends it, with a line, unless the call ended as wanted. */
@@ -114,12 +117,15 @@ static void begin(struct rank *rank, const char *socket, uint32_t number, uint32
     const struct f8_seal_options seal = {.slots = 0};
     void *address;
     need(f8_connect(&options, &rank->client), F8_OK, "f8_connect");
+    need(device_memory_open(rank->client, number, &rank->device_memory), F8_OK, "a device");
+    rank->stream = device_memory_stream(rank->device_memory);
     need(f8_group_join(rank->client, "dp", number, world_size, &rank->group), F8_OK, "join");
-    need(f8_region_alloc(
-             rank->client, BUCKETS * SHARD_COUNT * sizeof(float), &rank->region, &address),
-        F8_OK, "f8_region_alloc");
+    const size_t size = BUCKETS * SHARD_COUNT * sizeof(float);
+    need(device_memory_alloc(rank->device_memory, rank->client, size, &rank->region, &address),
+        F8_OK, "the shards");
     rank->memory = address;
     fill(rank->memory, number);
+    need(device_memory_put(rank->device_memory, address, size), F8_OK, "putting the shards");
     need(register_all(rank, world_size), F8_OK, "f8_register");
     need(f8_seal(rank->group, &seal), F8_OK, "f8_seal");
     need(f8_changed(rank->group, 0, BUCKETS), F8_OK, "f8_changed");
@@ -131,9 +137,9 @@ static void ask(const struct rank *rank, uint32_t count)
     struct f8_region *region;
     void *address;
     /* Early parts that the death cancels, or finds done: the gather does what is missing. */
-    need(f8_pre_gather(rank->group, COMPLETE - 1, NULL), F8_OK, "f8_pre_gather");
+    need(f8_pre_gather(rank->group, COMPLETE - 1, rank->stream), F8_OK, "f8_pre_gather");
     for (uint32_t b = 0; b < count; b++)
-        need(f8_gather(rank->group, b, F8_DEFAULT_DEADLINE, NULL), F8_OK, "f8_gather");
+        need(f8_gather(rank->group, b, F8_DEFAULT_DEADLINE, rank->stream), F8_OK, "f8_gather");
     /* Requests are taken in order, and this one has a reply. */
     need(f8_region_alloc(rank->client, 4096, &region, &address), F8_OK, "f8_region_alloc");
 }
@@ -160,14 +166,15 @@ static int be_survivor(const struct plan *plan)
     if (write(plan->asked[1], "", 1) != 1)
         return 1;
     for (uint32_t b = 0; b < COMPLETE; b++) {
-        need(f8_post_gather(rank.group, b, F8_FOREVER, &view, 1, NULL), F8_OK, names[b]);
+        need(f8_post_gather(rank.group, b, F8_FOREVER, &view, 1, rank.stream), F8_OK, names[b]);
+        need(device_memory_see(rank.device_memory, &view, 0, &view), F8_OK, "seeing a view");
         if (!right_bytes(&view, b)) {
             (void)fprintf(stderr, "rank %u: wrong bytes in bucket %s\n", plan->rank, names[b]);
             return 1;
         }
     }
-    need(
-        f8_post_gather(rank.group, COMPLETE, F8_FOREVER, &view, 1, NULL), F8_ERANKDEAD, "the last");
+    need(f8_post_gather(rank.group, COMPLETE, F8_FOREVER, &view, 1, rank.stream), F8_ERANKDEAD,
+        "the last");
     (void)snprintf(
         cause, sizeof(cause), "rank %u (pid %d) died", plan->victim, (int)plan->victim_pid);
     if (!strstr(f8_error_text(), cause)) {
@@ -175,9 +182,10 @@ static int be_survivor(const struct plan *plan)
         return 1;
     }
     for (uint32_t b = 0; b < COMPLETE; b++)
-        need(f8_release(rank.group, b, NULL), F8_OK, "f8_release");
+        need(f8_release(rank.group, b, rank.stream), F8_OK, "f8_release");
     need(f8_changed(rank.group, 0, 1), F8_EBROKEN, "f8_changed, late");
     f8_close(rank.client);
+    device_memory_close(rank.device_memory);
     return 0;
 }
 
@@ -231,10 +239,11 @@ START_TEST(an_orderly_end_is_no_warning)
     char log[4096];
     test_daemon_start(&daemon, NULL);
     begin(&rank, daemon.socket, 0, 1);
-    ck_assert_int_eq(f8_gather(rank.group, 0, F8_DEFAULT_DEADLINE, NULL), F8_OK);
-    ck_assert_int_eq(f8_post_gather(rank.group, 0, F8_FOREVER, NULL, 0, NULL), F8_OK);
-    ck_assert_int_eq(f8_release(rank.group, 0, NULL), F8_OK);
+    ck_assert_int_eq(f8_gather(rank.group, 0, F8_DEFAULT_DEADLINE, rank.stream), F8_OK);
+    ck_assert_int_eq(f8_post_gather(rank.group, 0, F8_FOREVER, NULL, 0, rank.stream), F8_OK);
+    ck_assert_int_eq(f8_release(rank.group, 0, rank.stream), F8_OK);
     f8_close(rank.client);
+    device_memory_close(rank.device_memory);
     test_daemon_await_log(&daemon, "info: job run, group dp: rank 0 (pid ");
     FILE *file = fopen(daemon.log, "re");
     ck_assert_ptr_nonnull(file);

@@ -82,15 +82,15 @@ static int take_steps(struct rank *rank, enum step step)
     f8_ticket ticket;
     int status = rank_seal(rank);
     if (status == F8_OK && step == ASKS_FOR_PRECOMPUTE)
-        status = f8_precompute(rank->group, 0, NULL, &ticket);
+        status = f8_precompute(rank->group, 0, rank->stream, &ticket);
     if (status == F8_OK && step == PRE_GATHERS)
-        status = f8_pre_gather(rank->group, LAYER_0, NULL);
+        status = f8_pre_gather(rank->group, LAYER_0, rank->stream);
     if (status == F8_OK && (step == ASKS_FOR_GATHER || step == ASKS_WITH_ALL))
-        status = f8_gather(rank->group, LAYER_0, 0, NULL);
+        status = f8_gather(rank->group, LAYER_0, 0, rank->stream);
     if (status == F8_OK && (step == HOLDS || step == RELEASES))
         status = rank_gather(rank, LAYER_0, 0);
     if (status == F8_OK && step == RELEASES)
-        status = f8_release(rank->group, LAYER_0, NULL);
+        status = f8_release(rank->group, LAYER_0, rank->stream);
     if (status == F8_OK)
         rank_settle(rank);
     return status;
@@ -154,12 +154,12 @@ static int gather_layer(struct rank *rank)
 static int wait_layer(struct rank *rank)
 {
     return f8_post_gather(
-        rank->group, LAYER_0, F8_FOREVER, rank->views[LAYER_0], BUCKET_WEIGHTS, NULL);
+        rank->group, LAYER_0, F8_FOREVER, rank->views[LAYER_0], BUCKET_WEIGHTS, rank->stream);
 }
 
 static int ask_for_layer(struct rank *rank)
 {
-    int status = f8_gather(rank->group, LAYER_0, 0, NULL);
+    int status = f8_gather(rank->group, LAYER_0, 0, rank->stream);
     if (status == F8_OK)
         rank_settle(rank);
     return status;
@@ -168,8 +168,8 @@ static int ask_for_layer(struct rank *rank)
 static int precompute(struct rank *rank)
 {
     f8_ticket ticket;
-    int status = f8_precompute(rank->group, 0, NULL, &ticket);
-    return status == F8_OK ? f8_wait(rank->group, ticket, F8_FOREVER, NULL) : status;
+    int status = f8_precompute(rank->group, 0, rank->stream, &ticket);
+    return status == F8_OK ? f8_wait(rank->group, ticket, F8_FOREVER, rank->stream) : status;
 }
 
 /* A call of rank 0 on a thread of its own, which waits while the test kills. */
@@ -258,7 +258,7 @@ static void check_survivors(struct rank *survivors, const struct victim *victim)
             rank->outcome = outcome_of(rank_gather(rank, LAYER_1, 0));
         check_told(rank, victim->pid);
         if (victim->step == ASKS_WITH_ALL || victim->step == HOLDS)
-            ck_assert_int_eq(f8_release(rank->group, LAYER_0, NULL), F8_OK);
+            ck_assert_int_eq(f8_release(rank->group, LAYER_0, rank->stream), F8_OK);
     }
 }
 
@@ -273,10 +273,22 @@ static int seal_and_step(struct rank *rank)
     return status;
 }
 
+/* Forked before this process has a device, which a child could not use then, it waits for its turn.
+ */
+struct replacement {
+    const struct test_daemon *daemon; /* borrowed: from the test */
+    int go[2];                        /* pipe: a byte when it is to begin */
+    pid_t pid;
+};
+
 static int run_replacement(void *argument)
 {
+    const struct replacement *replacement = argument;
     struct rank rank;
-    rank_connect(&rank, argument);
+    char byte;
+    if (read(replacement->go[0], &byte, 1) != 1)
+        return EXIT_FAILURE;
+    rank_connect(&rank, replacement->daemon->socket);
     rank_join(&rank, VICTIM, WORLD);
     rank_register(&rank);
     int status = seal_and_step(&rank);
@@ -289,23 +301,34 @@ static int rejoin(struct rank *rank)
     return f8_group_rejoin(rank->group);
 }
 
-static void recover(struct rank *survivors, const struct test_daemon *daemon, bool broken)
+static void start_replacement(struct replacement *replacement, const struct test_daemon *daemon)
+{
+    *replacement = (struct replacement){.daemon = daemon};
+    ck_assert_int_eq(pipe(replacement->go), 0);
+    replacement->pid = test_fork(run_replacement, replacement);
+}
+
+static void recover(struct rank *survivors, const struct replacement *replacement, bool broken)
 {
     if (broken)
         ranks_must(survivors, SURVIVORS, rejoin);
-    pid_t replacement = test_fork(run_replacement, (void *)(uintptr_t)daemon->socket);
+    ck_assert_int_eq(write(replacement->go[1], "", 1), 1);
     ranks_must(survivors, SURVIVORS, seal_and_step);
-    ck_assert_int_eq(test_wait(replacement), EXIT_SUCCESS);
+    ck_assert_int_eq(test_wait(replacement->pid), EXIT_SUCCESS);
+    (void)close(replacement->go[0]);
+    (void)close(replacement->go[1]);
 }
 
 START_TEST(rank_is_killed)
 {
     struct test_daemon daemon;
     struct rank survivors[SURVIVORS];
+    struct replacement replacement;
     struct victim victim;
     enum step step = (enum step)_i;
     test_daemon_start(&daemon, NULL);
     int before = daemon_descriptors(&daemon);
+    start_replacement(&replacement, &daemon);
     start_victim(&victim, &daemon, step);
     for (uint32_t s = 0; s < SURVIVORS; s++) {
         rank_connect(&survivors[s], daemon.socket);
@@ -315,7 +338,7 @@ START_TEST(rank_is_killed)
     kill_at_step(survivors, &victim);
     if (step != CONNECTS) /* it was nobody's rank yet */
         check_survivors(survivors, &victim);
-    recover(survivors, &daemon, step != CONNECTS);
+    recover(survivors, &replacement, step != CONNECTS);
     rank_close(&survivors[0]);
     rank_close(&survivors[1]);
     daemon_await_empty(&daemon, before); /* though the worker still has the socket */

@@ -41,7 +41,7 @@ START_TEST(import_is_what_was_exported)
     state_rank_well(state_rank_seal(&rank, F8_STATE_CONTINUE, 3));
     state_rank_well(f8_export(rank.group, &bytes, &size));
     state_rank_step(&rank, 9);
-    f8_close(rank.client);
+    state_rank_close(&rank);
     state_rank_join(&host, &rank, &(struct state_setup){.token = "secret"});
     ((uint8_t *)bytes)[size - 1] ^= 1;
     ck_assert_int_eq(import(&rank, bytes, size), F8_EINVAL);
@@ -58,7 +58,7 @@ START_TEST(import_is_what_was_exported)
     state_rank_well(f8_export(rank.group, &again, &size_again));
     ck_assert_uint_eq(size, size_again);
     ck_assert_mem_eq(bytes, again, size);
-    f8_close(rank.client);
+    state_rank_close(&rank);
     free(bytes);
     free(again);
 }
@@ -124,7 +124,7 @@ START_TEST(operators_export_and_import)
     expect(ask_import(link, "dp", fd), F8_EBUSY, "group dp of job x has members");
     state_rank_well(state_rank_seal(&rank, F8_STATE_CONTINUE, 3));
     expect(ask_import(link, "dp", fd), F8_EBUSY, "group dp of job x has members");
-    f8_close(rank.client);
+    state_rank_close(&rank);
     reply = ask_export(link, "../copy", &copy);
     ck_assert_uint_eq(reply->export->syncs, 3);
     f8__reply__free_unpacked(reply, NULL);
@@ -150,10 +150,10 @@ START_TEST(first_to_continue_takes_an_import_over)
     expect(ask_import(link, "dp", fd), F8_OK, "");
     state_rank_join(&host, &rank, &(struct state_setup){.token = "mine"});
     state_rank_well(state_rank_seal(&rank, F8_STATE_CONTINUE, 3));
-    f8_close(rank.client);
+    state_rank_close(&rank);
     state_rank_join(&host, &rank, &(struct state_setup){.token = "yours"});
     ck_assert_int_eq(state_rank_seal(&rank, F8_STATE_CONTINUE, 3), F8_EPERM);
-    f8_close(rank.client);
+    state_rank_close(&rank);
     (void)close(fd);
     (void)close(link);
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "f8client.h"
+#include "lib/device_memory.h"
 #include "lib/test_daemon.h"
 
 #define RANKS 4
@@ -94,7 +95,9 @@ struct rank {
     struct f8_client *client;
     struct f8_group *group;
     float *memory;
-    uint64_t reached; /* syncs that it was told of */
+    struct device_memory *device_memory; /* owned: NULL on the host */
+    void *stream;                        /* borrowed: from device_memory */
+    uint64_t reached;                    /* syncs that it was told of */
 };
 
 /* Ends the process over what no killed daemon explains. */
@@ -160,11 +163,15 @@ static bool begin(struct rank *rank, uint64_t *ret_step)
     struct f8_region *region;
     void *address;
     if (!went_well(rank, "connect", f8_connect(&options, &rank->client)) ||
+        !went_well(rank, "device",
+            device_memory_open(rank->client, rank->plan->rank, &rank->device_memory)) ||
         !went_well(rank, "join",
             f8_group_join(rank->client, "dp", rank->plan->rank, RANKS, &rank->group)) ||
-        !went_well(rank, "region", f8_region_alloc(rank->client, 4096, &region, &address)))
+        !went_well(rank, "region",
+            device_memory_alloc(rank->device_memory, rank->client, 4096, &region, &address)))
         return false;
     rank->memory = address;
+    rank->stream = device_memory_stream(rank->device_memory);
     if (!went_well(rank, "register", register_all(rank, region)) ||
         !went_well(rank, "seal", seal(rank)) ||
         !went_well(rank, "syncs", f8_syncs(rank->group, ret_step)))
@@ -192,20 +199,24 @@ static void fill(struct rank *rank, uint64_t step)
 
 static bool gather(struct rank *rank, uint32_t bucket)
 {
-    return went_well(rank, "gather", f8_gather(rank->group, bucket, F8_DEFAULT_DEADLINE, NULL)) &&
-           went_well(
-               rank, "post", f8_post_gather(rank->group, bucket, F8_FOREVER, NULL, 0, NULL)) &&
-           went_well(rank, "release", f8_release(rank->group, bucket, NULL));
+    return went_well(
+               rank, "gather", f8_gather(rank->group, bucket, F8_DEFAULT_DEADLINE, rank->stream)) &&
+           went_well(rank, "post",
+               f8_post_gather(rank->group, bucket, F8_FOREVER, NULL, 0, rank->stream)) &&
+           went_well(rank, "release", f8_release(rank->group, bucket, rank->stream));
 }
 
 static bool train(struct rank *rank, uint64_t step)
 {
     f8_ticket ticket;
     fill(rank, step);
-    if (!went_well(rank, "changed", f8_changed(rank->group, 0, WEIGHTS)) || !gather(rank, 0) ||
+    if (!went_well(rank, "shards",
+            device_memory_put(
+                rank->device_memory, rank->memory, WEIGHTS * COUNT * sizeof(float))) ||
+        !went_well(rank, "changed", f8_changed(rank->group, 0, WEIGHTS)) || !gather(rank, 0) ||
         !gather(rank, 1) ||
         !went_well(rank, "sync", f8_sync(rank->group, F8_DEFAULT_DEADLINE, &ticket)) ||
-        !went_well(rank, "wait", f8_wait(rank->group, ticket, F8_FOREVER, NULL)))
+        !went_well(rank, "wait", f8_wait(rank->group, ticket, F8_FOREVER, rank->stream)))
         return false;
     rank->reached = step + 1;
     return true;
@@ -257,6 +268,8 @@ static int run_rank(void *argument)
         rank.client = NULL;
         done = live(&rank);
         f8_close(rank.client);
+        device_memory_close(rank.device_memory);
+        rank.device_memory = NULL;
         if (!done)
             (void)poll(NULL, 0, 1); /* until there is a daemon again */
     }
@@ -296,9 +309,16 @@ static void end_run(struct run *run)
     test_daemon_stop(&run->daemon);
 }
 
+/* On a device a run is longer in coming: fewer kills, each with as much of the run before it. */
+static int kills(void)
+{
+    return device_memory_used() ? KILLS / 5 : KILLS;
+}
+
 static void wait_a_moment(unsigned *seed)
 {
-    struct timespec moment = {.tv_nsec = (long)(rand_r(seed) % (MOMENT_MS * 1000)) * 1000};
+    unsigned most_us = (device_memory_used() ? 10 : 1) * MOMENT_MS * 1000;
+    struct timespec moment = {.tv_nsec = (long)(rand_r(seed) % most_us) * 1000};
     (void)nanosleep(&moment, NULL);
 }
 
@@ -340,7 +360,7 @@ START_TEST(killed_daemon_loses_nothing)
     unsigned seed = SEED;
     struct shared *killed = new_shared(), *quiet = new_shared();
     start_run(&run, killed);
-    for (int i = 0; i < KILLS; i++) {
+    for (int i = 0; i < kills(); i++) {
         wait_a_moment(&seed);
         test_daemon_kill(&run.daemon);
         test_daemon_restart(&run.daemon, NULL);
@@ -353,7 +373,7 @@ START_TEST(killed_daemon_loses_nothing)
     end_run(&run);
     ck_assert_uint_eq(killed->export_size, quiet->export_size);
     ck_assert_mem_eq(killed->export, quiet->export, quiet->export_size);
-    (void)printf("%d kills in %llu steps\n", KILLS, (unsigned long long)killed->final);
+    (void)printf("%d kills in %llu steps\n", kills(), (unsigned long long)killed->final);
     (void)munmap(killed, sizeof(*killed));
     (void)munmap(quiet, sizeof(*quiet));
 }
