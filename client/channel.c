@@ -146,7 +146,7 @@ static void say_goodbye(struct channel *channel)
     request.body_case = F8__REQUEST__BODY_GOODBYE;
     request.goodbye = &goodbye;
     /* If there is no room for it, the daemon sees no more than an end. */
-    (void)wire_send(channel->fd, packet, f8__request__pack(&request, packet), -1);
+    (void)wire_send(channel->fd, packet, f8__request__pack(&request, packet), NULL);
 }
 
 void channel_close(struct channel *channel)
@@ -165,13 +165,13 @@ void channel_close(struct channel *channel)
 }
 
 /* Sends and waits, going on after signals. */
-static int ask(struct channel *channel, F8__Request *request, int memfd, int64_t deadline,
-    struct channel_reply *ret_reply, F8__Reply **ret_message)
+static int ask(struct channel *channel, F8__Request *request, const struct wire_fds *fds,
+    int64_t deadline, struct channel_reply *ret_reply, F8__Reply **ret_message)
 {
     uint64_t id;
     int status;
     do
-        status = channel_send_whole(channel, request, memfd, ret_message != NULL, &id);
+        status = channel_send_with(channel, request, fds, ret_message != NULL, &id);
     while (status == F8_EINTR);
     if (status != F8_OK)
         return status;
@@ -186,8 +186,15 @@ static int ask(struct channel *channel, F8__Request *request, int memfd, int64_t
 int channel_call(
     struct channel *channel, F8__Request *request, int memfd, struct channel_reply *ret_reply)
 {
+    return channel_call_with(channel, request, &memfd, memfd >= 0, ret_reply);
+}
+
+int channel_call_with(struct channel *channel, F8__Request *request, const int *fds, uint32_t count,
+    struct channel_reply *ret_reply)
+{
+    const struct wire_fds with = {.fds = fds, .count = count};
     struct channel_reply reply;
-    int status = ask(channel, request, memfd, CHANNEL_NEVER, &reply, NULL);
+    int status = ask(channel, request, &with, CHANNEL_NEVER, &reply, NULL);
     if (status == F8_OK && ret_reply)
         *ret_reply = reply;
     else if (status == F8_OK && reply.fd >= 0)
@@ -200,7 +207,7 @@ int channel_ask(
 {
     struct channel_reply reply = {.fd = -1};
     F8__Reply *message = NULL;
-    int status = ask(channel, request, -1, channel_deadline(timeout_ms), &reply, &message);
+    int status = ask(channel, request, NULL, channel_deadline(timeout_ms), &reply, &message);
     if (reply.fd >= 0)
         close(reply.fd);
     if (status == F8_OK && !message)

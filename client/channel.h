@@ -38,6 +38,7 @@ struct channel_reply {
     F8__Reply__BodyCase body;
     uint64_t first;  /* region; group; arena_size; offset; uptime_ms; size: by the body */
     uint64_t second; /* size; generation; syncs; use; -; syncs */
+    uint32_t done;   /* of a gather or precompute on devices; 0: none */
     int fd;          /* owned by whoever takes the reply; -1: none */
 };
 
@@ -60,6 +61,9 @@ void channel_close_child(struct channel *channel);
  */
 int channel_send(struct channel *channel, F8__Request *request, int memfd, uint64_t *ret_id);
 
+/* channel_send of a request whose reply is to be taken by channel_wait_whole. */
+int channel_send_whole(struct channel *channel, F8__Request *request, int memfd, uint64_t *ret_id);
+
 /*
  * Sends a request that has no reply, without ever blocking: while the socket is full, or another
  * thread is sending, it is kept and goes out before the next request. channel_reserve_posts must
@@ -78,6 +82,13 @@ int channel_reserve_posts(struct channel *channel, uint32_t count);
 int channel_wait(
     struct channel *channel, uint64_t id, int timeout_ms, struct channel_reply *ret_reply);
 
+/*
+ * channel_wait for what channel_send_whole sent, which gives the whole message too, to be freed
+ * with f8__reply__free_unpacked(, NULL); NULL if the request failed or there is no memory for it.
+ */
+int channel_wait_whole(struct channel *channel, uint64_t id, int timeout_ms,
+    struct channel_reply *ret_reply, F8__Reply **ret_message);
+
 /* Whether channel_wait would return at once; reads what has come, waits for nothing. */
 bool channel_test(struct channel *channel, uint64_t id);
 
@@ -93,6 +104,10 @@ void channel_abandon(struct channel *channel, uint64_t id);
  */
 int channel_call(
     struct channel *channel, F8__Request *request, int memfd, struct channel_reply *ret_reply);
+
+/* channel_call with `count` descriptors on the packet, at most F8_PROTO_MAX_FDS. */
+int channel_call_with(struct channel *channel, F8__Request *request, const int *fds, uint32_t count,
+    struct channel_reply *ret_reply);
 
 /*
  * As channel_call, but gives the whole reply, to be freed with f8__reply__free_unpacked(, NULL),

@@ -17,7 +17,7 @@
 /* No deadline. Deadlines are milliseconds of CLOCK_MONOTONIC. */
 #define CHANNEL_NEVER INT64_MAX
 
-/* A message without a reply that waits for room in the socket. A Release has at most 27 bytes. */
+/* A message without a reply that waits for room in the socket. A Release has at most 30 bytes. */
 struct post {
     uint8_t length;
     uint8_t packet[47];
@@ -86,7 +86,8 @@ int64_t channel_deadline(int timeout_ms);
 /* Sends the posts that wait as far as there is room, unless another thread is sending. */
 void channel_send_posts(struct channel *channel);
 
-int channel_send_whole(
-    struct channel *channel, F8__Request *request, int memfd, bool whole, uint64_t *ret_id);
+/* Numbers and sends; `whole`: the reply is wanted as a message. */
+int channel_send_with(struct channel *channel, F8__Request *request, const struct wire_fds *fds,
+    bool whole, uint64_t *ret_id);
 
 #endif

@@ -31,13 +31,14 @@ static int send_lost(struct channel *channel)
 }
 
 /* Sends one packet, and while the socket is full, waits; send_lock held. */
-static int send_packet(struct channel *channel, const uint8_t *packet, size_t length, int memfd)
+static int send_packet(
+    struct channel *channel, const uint8_t *packet, size_t length, const struct wire_fds *fds)
 {
-    int status = wire_send(channel->fd, packet, length, memfd);
+    int status = wire_send(channel->fd, packet, length, fds);
     while (status == WIRE_AGAIN) {
         status = channel_await_room(channel);
         if (status == F8_OK)
-            status = wire_send(channel->fd, packet, length, memfd);
+            status = wire_send(channel->fd, packet, length, fds);
     }
     if (status == F8_OK)
         count_sent(channel, length);
@@ -70,7 +71,7 @@ static int send_ready_posts(struct channel *channel)
 {
     struct post post;
     while (first_post(channel, &post)) {
-        int status = wire_send(channel->fd, post.packet, post.length, -1);
+        int status = wire_send(channel->fd, post.packet, post.length, NULL);
         if (status != F8_OK)
             return status;
         count_sent(channel, post.length);
@@ -168,8 +169,8 @@ static void unopen_request(struct channel *channel, uint64_t id)
 }
 
 /* Numbers and sends; send_lock held. */
-static int number_and_send(
-    struct channel *channel, F8__Request *request, int memfd, bool whole, uint64_t *ret_id)
+static int number_and_send(struct channel *channel, F8__Request *request,
+    const struct wire_fds *fds, bool whole, uint64_t *ret_id)
 {
     uint8_t packet[F8_PROTO_MAX_PACKET];
     size_t length = 0;
@@ -180,7 +181,7 @@ static int number_and_send(
         return status;
     status = wire_pack(request, packet, &length);
     if (status == F8_OK)
-        status = send_packet(channel, packet, length, memfd);
+        status = send_packet(channel, packet, length, fds);
     if (status != F8_OK)
         unopen_request(channel, request->id);
     else
@@ -188,11 +189,11 @@ static int number_and_send(
     return status;
 }
 
-int channel_send_whole(
-    struct channel *channel, F8__Request *request, int memfd, bool whole, uint64_t *ret_id)
+int channel_send_with(struct channel *channel, F8__Request *request, const struct wire_fds *fds,
+    bool whole, uint64_t *ret_id)
 {
     pthread_mutex_lock(&channel->send_lock);
-    int status = number_and_send(channel, request, memfd, whole, ret_id);
+    int status = number_and_send(channel, request, fds, whole, ret_id);
     pthread_mutex_unlock(&channel->send_lock);
     if (status == F8_ECONN)
         return send_lost(channel);
@@ -202,5 +203,12 @@ int channel_send_whole(
 
 int channel_send(struct channel *channel, F8__Request *request, int memfd, uint64_t *ret_id)
 {
-    return channel_send_whole(channel, request, memfd, false, ret_id);
+    const struct wire_fds fds = {.fds = &memfd, .count = memfd >= 0};
+    return channel_send_with(channel, request, &fds, false, ret_id);
+}
+
+int channel_send_whole(struct channel *channel, F8__Request *request, int memfd, uint64_t *ret_id)
+{
+    const struct wire_fds fds = {.fds = &memfd, .count = memfd >= 0};
+    return channel_send_with(channel, request, &fds, true, ret_id);
 }

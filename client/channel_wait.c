@@ -103,10 +103,14 @@ static void read_body(const F8__Reply *message, struct channel_reply *reply)
     case F8__REPLY__BODY_GATHER:
         reply->first = message->gather->offset;
         reply->second = message->gather->use;
+        reply->done = message->gather->done;
         break;
     case F8__REPLY__BODY_EXPORT:
         reply->first = message->export->size;
         reply->second = message->export->syncs;
+        break;
+    case F8__REPLY__BODY_DONE:
+        reply->done = message->done->done;
         break;
     case F8__REPLY__BODY_PING:
         reply->first = message->ping->uptime_ms;
@@ -358,6 +362,12 @@ int channel_wait(
     struct channel *channel, uint64_t id, int timeout_ms, struct channel_reply *ret_reply)
 {
     return channel_wait_until(channel, id, channel_deadline(timeout_ms), ret_reply, NULL);
+}
+
+int channel_wait_whole(struct channel *channel, uint64_t id, int timeout_ms,
+    struct channel_reply *ret_reply, F8__Reply **ret_message)
+{
+    return channel_wait_until(channel, id, channel_deadline(timeout_ms), ret_reply, ret_message);
 }
 
 bool channel_has_reply(struct channel *channel, uint64_t id)

@@ -50,6 +50,7 @@ int f8_connect(const struct f8_connect_options *options, struct f8_client **ret_
     }
     client->pid = getpid();
     pthread_mutex_init(&client->lock, NULL);
+    pthread_mutex_init(&client->region_lock, NULL);
     *ret_client = client;
     return F8_OK;
 }
@@ -71,27 +72,80 @@ int f8_capability(struct f8_client *client, const char *name, int *ret_has)
     return F8_OK;
 }
 
-void f8_close(struct f8_client *client)
+int client_check_stream(struct f8_client *client, const char *call, const void *stream)
 {
-    if (!client)
-        return;
-    bool forked = client->pid != getpid();
-    if (forked)
-        channel_close_child(client->channel);
-    else
-        channel_close(client->channel);
+    if (!stream || client_device(client))
+        return F8_OK;
+    return error_set(F8_EINVAL, "%s with stream %p: this client works on no device", call, stream);
+}
+
+int client_set_device(struct f8_client *client, int ordinal)
+{
+    struct device *device = client_device(client);
+    if (device && device_ordinal(device) == ordinal)
+        return F8_OK;
+    if (device)
+        return error_set(F8_EBUSY,
+            "CUDA device %d: this client works on device %d; connect another client for it",
+            ordinal, device_ordinal(device));
+    pthread_mutex_lock(&client->lock);
+    const char *joined = client->groups ? client->groups->name : NULL;
+    pthread_mutex_unlock(&client->lock);
+    if (joined)
+        return error_set(F8_EORDER,
+            "CUDA device %d: this client joined group %s on the host already: call f8_set_device, "
+            "or share device memory, before f8_group_join",
+            ordinal, joined);
+    int status = device_open(client->channel, ordinal, &device);
+    if (status == F8_OK)
+        atomic_store_explicit(&client->device, device, memory_order_release);
+    return status;
+}
+
+int f8_set_device(struct f8_client *client, int device)
+{
+    int status = client_enter(client);
+    if (status != F8_OK)
+        return status;
+    pthread_mutex_lock(&client->region_lock);
+    status = client_set_device(client, device);
+    pthread_mutex_unlock(&client->region_lock);
+    return status;
+}
+
+static void free_groups(struct f8_client *client, bool forked)
+{
     while (client->groups) {
         struct f8_group *group = client->groups;
         client->groups = group->next;
         group_free(group, forked);
     }
+}
+
+void f8_close(struct f8_client *client)
+{
+    if (!client)
+        return;
+    bool forked = client->pid != getpid();
+    struct device *device = client_device(client);
+    /* First this side lets go of the daemon's events, then the daemon of this side's. */
+    free_groups(client, forked);
+    if (device && !forked)
+        device_leave(device, client->channel);
+    if (forked)
+        channel_close_child(client->channel);
+    else
+        channel_close(client->channel);
+    device_free(device, forked);
     while (client->regions) {
         struct f8_region *region = client->regions;
         client->regions = region->next;
         region_destroy(region);
     }
-    if (!forked)
+    if (!forked) {
         pthread_mutex_destroy(&client->lock);
+        pthread_mutex_destroy(&client->region_lock);
+    }
     free(client);
 }
 

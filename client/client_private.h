@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The objects behind the library's handles, for the sources of libf8client only. A client has one
- * channel, regions and groups; all are freed by f8_close. Locks: a client's is taken before a
- * group's, and no thread holds those of two groups.
+ * channel, regions and groups; all are freed by f8_close. Locks, in the order of taking:
+ * region_lock, a client's, a group's, its device's; no thread holds those of two groups.
  */
 #ifndef F8_CLIENT_PRIVATE_H
 #define F8_CLIENT_PRIVATE_H
@@ -13,14 +13,18 @@
 #include <sys/types.h>
 
 #include "client/channel.h"
+#include "client/device.h"
 #include "client/f8client.h"
 
 struct f8_client {
-    struct channel *channel;   /* owned */
-    pid_t pid;                 /* of the process that connected: a forked child has another */
-    pthread_mutex_t lock;      /* of the two lists */
-    struct f8_region *regions; /* owned: a list */
-    struct f8_group *groups;   /* owned: a list; those that are being joined too */
+    struct channel *channel;         /* owned */
+    pid_t pid;                       /* of the process that connected: a forked child has another */
+    pthread_mutex_t lock;            /* of the two lists */
+    struct f8_region *regions;       /* owned: a list */
+    struct f8_group *groups;         /* owned: a list; those that are being joined too */
+    pthread_mutex_t region_lock;     /* held while a device or a region is told to the daemon: a
+                                        region may take several packets, and nothing comes between */
+    _Atomic(struct device *) device; /* owned; NULL: the host. Set once, under region_lock */
     atomic_uint_fast64_t gathers;
 };
 
@@ -37,6 +41,25 @@ int client_enter(const struct f8_client *client);
 
 /* F8_EINVAL, saying so, unless `name` has 1 to 255 bytes; `what` it names is for the text. */
 int client_check_name(const char *what, const char *name);
+
+/* The device that the client works on; NULL: the host. */
+static inline struct device *client_device(struct f8_client *client)
+{
+    return atomic_load_explicit(&client->device, memory_order_acquire);
+}
+
+/* f8_set_device with region_lock held. */
+int client_set_device(struct f8_client *client, int device);
+
+/* F8_EINVAL if `call` was given a stream though the client works on no device. */
+int client_check_stream(struct f8_client *client, const char *call, const void *stream);
+
+/*
+ * region.c: tells the daemon of a region, with `count` descriptors, and puts it into the client's
+ * list; region_lock held. With `cuda.more` set, the first of several: neither is done yet.
+ */
+int region_add(struct f8_client *client, F8__CudaMemory *cuda, const int *fds, uint32_t count,
+    struct f8_region *region);
 
 /* region.c: unmaps and frees a region that is in no list. NULL is allowed. */
 void region_destroy(struct f8_region *region);

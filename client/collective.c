@@ -21,11 +21,14 @@ void group_abandon(struct f8_group *group)
     for (uint32_t i = 0; i < GROUP_MAX_TICKETS; i++) {
         channel_abandon(channel, group->tickets[i]);
         group->tickets[i] = 0;
+        group_give_back(group, group->ready[i]);
+        group->ready[i] = 0;
     }
     group->num_tickets = 0;
     group->num_reading = 0;
     channel_abandon(channel, group->seal);
     group->seal = 0;
+    group_drop_slots(group);
 }
 
 /* A collective of the whole group. */
@@ -39,8 +42,10 @@ static const struct whole precompute = {"f8_precompute", F8__REQUEST__BODY_PRECO
 static const struct whole sync = {"f8_sync", F8__REQUEST__BODY_SYNC, false};
 static const struct whole invalidate = {"f8_invalidate", F8__REQUEST__BODY_INVALIDATE, false};
 
-/* Reserves a ticket, if the collective may start now; lock held. */
-static int begin_whole(struct f8_group *group, const struct whole *whole, int64_t deadline_ms)
+/* Reserves a ticket, and an event if shards are read, if the collective may start now; lock held.
+ */
+static int begin_whole(
+    struct f8_group *group, const struct whole *whole, int64_t deadline_ms, uint32_t *ret_ready)
 {
     if (deadline_ms < 0)
         return error_set(F8_EINVAL, "%s: a deadline of %lld ms; give 0 for the default",
@@ -51,19 +56,24 @@ static int begin_whole(struct f8_group *group, const struct whole *whole, int64_
     if (group->num_tickets == GROUP_MAX_TICKETS)
         return error_set(F8_ELIMIT, "%d tickets of group %s are open: call f8_wait first",
             GROUP_MAX_TICKETS, group->name);
+    if (whole->reading)
+        status = group_take_ready(group, ret_ready);
+    if (status != F8_OK)
+        return status;
     group->num_tickets++;
     group->num_reading += whole->reading;
     return F8_OK;
 }
 
 /* After sending: keeps the ticket, or gives its place back. */
-static int end_whole(
-    struct f8_group *group, const struct whole *whole, uint64_t generation, int status, uint64_t id)
+static int end_whole(struct f8_group *group, const struct whole *whole, uint64_t generation,
+    uint32_t ready, int status, uint64_t id)
 {
     pthread_mutex_lock(&group->lock);
     if (group->generation != generation) {
         if (status == F8_OK)
             channel_abandon(group->client->channel, id);
+        group_give_back(group, ready);
         status = error_set(F8_ESTALE, "group %s was re-joined meanwhile", group->name);
     } else if (status == F8_OK) {
         uint32_t place = 0;
@@ -71,7 +81,9 @@ static int end_whole(
             place++;
         group->tickets[place] = id;
         group->kinds[place] = whole;
+        group->ready[place] = ready;
     } else {
+        group_give_back(group, ready);
         group->num_tickets--;
         group->num_reading -= whole->reading;
     }
@@ -79,17 +91,20 @@ static int end_whole(
     return status;
 }
 
-static int start_whole(
-    struct f8_group *group, const struct whole *whole, int64_t deadline_ms, f8_ticket *ret_ticket)
+static int start_whole(struct f8_group *group, const struct whole *whole, int64_t deadline_ms,
+    void *stream, f8_ticket *ret_ticket)
 {
     int status = client_enter(group ? group->client : NULL);
+    if (status == F8_OK)
+        status = client_check_stream(group->client, whole->call, stream);
     if (status == F8_OK)
         status = group_check_sources(group, whole->call);
     if (status == F8_OK)
         status = group_enter_sealed(group);
     if (status != F8_OK)
         return status;
-    status = begin_whole(group, whole, deadline_ms);
+    uint32_t ready = 0;
+    status = begin_whole(group, whole, deadline_ms, &ready);
     uint64_t generation = group->generation;
     pthread_mutex_unlock(&group->lock);
     if (status != F8_OK)
@@ -98,30 +113,33 @@ static int start_whole(
     message.group = group->id;
     message.generation = generation;
     message.deadline_ms = (uint64_t)deadline_ms;
+    message.ready = ready;
     F8__Request request = F8__REQUEST__INIT;
     request.body_case = whole->body;
     request.precompute = &message; /* a union: all three have this form */
     uint64_t id = 0;
-    status = channel_send(group->client->channel, &request, -1, &id);
-    status = end_whole(group, whole, generation, status, id);
+    status = group_record(group, ready, stream);
+    if (status == F8_OK)
+        status = channel_send(group->client->channel, &request, -1, &id);
+    status = end_whole(group, whole, generation, ready, status, id);
     if (status == F8_OK)
         *ret_ticket = id;
     return status;
 }
 
-int f8_precompute(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
+int f8_precompute(struct f8_group *group, int64_t deadline_ms, void *stream, f8_ticket *ret_ticket)
 {
-    return start_whole(group, &precompute, deadline_ms, ret_ticket);
+    return start_whole(group, &precompute, deadline_ms, stream, ret_ticket);
 }
 
 int f8_sync(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
 {
-    return start_whole(group, &sync, deadline_ms, ret_ticket);
+    return start_whole(group, &sync, deadline_ms, NULL, ret_ticket);
 }
 
 int f8_invalidate(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
 {
-    return start_whole(group, &invalidate, deadline_ms, ret_ticket);
+    return start_whole(group, &invalidate, deadline_ms, NULL, ret_ticket);
 }
 
 static uint64_t *find_ticket(struct f8_group *group, f8_ticket ticket)
@@ -150,9 +168,28 @@ static int check_ticket(struct f8_group *group, f8_ticket ticket)
     return status;
 }
 
-int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms)
+/* Gives the ticket's place back, if the group did not re-join meanwhile; lock held. */
+static int end_ticket(
+    struct f8_group *group, uint64_t *ticket, const struct channel_reply *reply, void *stream)
+{
+    if (!ticket)
+        return reply->status;
+    size_t place = (size_t)(ticket - group->tickets);
+    const struct whole *whole = group->kinds[place];
+    *ticket = 0;
+    group_give_back(group, group->ready[place]);
+    group->ready[place] = 0;
+    group->num_tickets--;
+    group->num_reading -= whole->reading;
+    group->syncs += whole == &sync && reply->status == F8_OK;
+    return reply->status == F8_OK ? group_wait_done(group, reply->done, stream) : reply->status;
+}
+
+int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms, void *stream)
 {
     int status = check_ticket(group, ticket);
+    if (status == F8_OK)
+        status = client_check_stream(group->client, "f8_wait", stream);
     if (status != F8_OK)
         return status;
     struct channel_reply reply;
@@ -162,26 +199,19 @@ int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms)
     if (status == F8_ENOENT)
         return no_ticket(group, ticket);
     pthread_mutex_lock(&group->lock);
-    uint64_t *place = find_ticket(group, ticket);
-    if (place) {
-        *place = 0;
-        group->num_tickets--;
-        const struct whole *whole = group->kinds[place - group->tickets];
-        group->num_reading -= whole->reading;
-        group->syncs += whole == &sync && reply.status == F8_OK;
-    }
+    status = end_ticket(group, find_ticket(group, ticket), &reply, stream);
     pthread_mutex_unlock(&group->lock);
-    return reply.status;
+    return status;
 }
 
-int f8_test(struct f8_group *group, f8_ticket ticket, int *ret_done)
+int f8_test(struct f8_group *group, f8_ticket ticket, int *ret_done, void *stream)
 {
     int status = check_ticket(group, ticket);
     if (status != F8_OK)
         return status;
     bool done = channel_test(group->client->channel, ticket);
     if (done)
-        status = f8_wait(group, ticket, 0);
+        status = f8_wait(group, ticket, 0, stream);
     *ret_done = done;
     return status;
 }

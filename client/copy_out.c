@@ -1,24 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Copies a held bucket into the caller's memory: weight after weight without padding, or in the
- * order of FSDP2's all-gather output (for each rank its padded chunk of every weight). Any thread.
+ * order of FSDP2's all-gather output (for each rank its padded chunk of every weight). On the host
+ * it is done here, on devices by copy_out_cuda.c. Any thread.
  */
 #include <string.h>
 
+#include "client/copy_out.h"
 #include "client/error.h"
-#include "client/group.h"
-
-/* Bytes of a row as gathered. */
-static uint64_t row_size(const struct weight *w)
-{
-    return w->cols * f8_proto_wire_size(w->wire);
-}
-
-/* Bytes of one rank's padded chunk. */
-static uint64_t chunk_size(const struct f8_group *group, const struct weight *w)
-{
-    return f8_proto_chunk_rows(w->rows, group->world_size) * row_size(w);
-}
 
 static int check_layout(enum f8_layout layout)
 {
@@ -33,8 +22,8 @@ static uint64_t copy_size(
     uint64_t size = 0;
     for (uint32_t i = bucket->first; i < bucket->first + bucket->count; i++) {
         const struct weight *w = &group->weights[i];
-        size += layout == F8_WEIGHT_MAJOR ? w->rows * row_size(w)
-                                          : chunk_size(group, w) * group->world_size;
+        size += layout == F8_WEIGHT_MAJOR ? copy_out_weight(w)
+                                          : copy_out_chunk(group, w) * group->world_size;
     }
     return size;
 }
@@ -44,8 +33,8 @@ static void copy_weight_major(const struct f8_group *group, const struct bucket 
     const char *place = bucket_place(group, bucket);
     for (uint32_t i = bucket->first; i < bucket->first + bucket->count; i++) {
         const struct weight *w = &group->weights[i];
-        memcpy(dst, place + w->at, w->rows * row_size(w));
-        dst += w->rows * row_size(w);
+        memcpy(dst, place + w->at, copy_out_weight(w));
+        dst += copy_out_weight(w);
     }
 }
 
@@ -55,7 +44,7 @@ static void copy_rank_major(const struct f8_group *group, const struct bucket *b
     for (uint32_t rank = 0; rank < group->world_size; rank++) {
         for (uint32_t i = bucket->first; i < bucket->first + bucket->count; i++) {
             const struct weight *w = &group->weights[i];
-            uint64_t size = chunk_size(group, w);
+            uint64_t size = copy_out_chunk(group, w);
             memcpy(dst, place + w->at + rank * size, size);
             dst += size;
         }
@@ -91,19 +80,23 @@ static int check_copy(const struct f8_group *group, const struct bucket *bucket,
     return F8_OK;
 }
 
-int f8_copy_out(
-    struct f8_group *group, uint32_t bucket, enum f8_layout layout, void *dst, uint64_t size)
+int f8_copy_out(struct f8_group *group, uint32_t bucket, enum f8_layout layout, void *dst,
+    uint64_t size, void *stream)
 {
     struct bucket *b;
     int status = group_enter_bucket(group, bucket, &b);
     if (status != F8_OK)
         return status;
-    status = check_copy(group, b, layout, dst, size);
+    status = client_check_stream(group->client, "f8_copy_out", stream);
+    if (status == F8_OK)
+        status = check_copy(group, b, layout, dst, size);
     /* The copy reads without the lock: what it reads stays put while the bucket is held. */
     const struct bucket held = *b;
     pthread_mutex_unlock(&group->lock);
     if (status != F8_OK)
         return status;
+    if (client_device(group->client))
+        return copy_out_on_device(group, &held, layout, dst, stream);
     if (layout == F8_WEIGHT_MAJOR)
         copy_weight_major(group, &held, dst);
     else

@@ -37,7 +37,8 @@
  * answers at once are not ended by signals.
  *
  * Fork. In a forked child every call returns F8_EFORKED, and f8_close only frees. The gathered
- * weights are not mapped in the child.
+ * weights are not mapped in the child. CUDA does not work in a child of a process that has used it:
+ * there f8_set_device of a new client is F8_EFORKED too.
  *
  * Order. All ranks of a group must ask for the same collectives (seal, precompute, gather) in the
  * same order, as with NCCL; unlike NCCL, a difference is an error on every rank that names both.
@@ -136,6 +137,27 @@ F8_API const char *f8_error_text(void);
 /* "0.1.0": the version of this library. A literal. */
 F8_API const char *f8_version(void);
 
+/*
+ * GPUs. A rank whose shards lie in CUDA device memory registers them with f8_region_share_pointer,
+ * and everything runs in the order of its streams: f8_pre_gather, f8_gather and f8_precompute read
+ * the shards after what `stream` has been given so far, and nothing waits for the device: after
+ * f8_post_gather and f8_wait it is `stream` that waits, so work that is put on it from then on
+ * finds the weights gathered, or may write the shards. f8_release says that the reads which
+ * `stream` has been given so far are the last; what is asked for later, on whatever stream, comes
+ * after them. Views hold device addresses. A `stream` is a cudaStream_t or CUstream of the client's
+ * device and of its primary context (in which PyTorch and the CUDA runtime work), not one that is
+ * being captured; NULL is the legacy default stream. On the host it is NULL.
+ *
+ * Each open precompute and gather has one of 128 events, and so has each shared slot of a sealed
+ * group; with none left a request is F8_ELIMIT. F8_EIO: a call of CUDA failed, and the text has
+ * CUDA's name for it; F8_ENOMEM: for want of memory. The CUDA driver (libcuda.so.1) is found when
+ * it is first needed; nothing here links to it.
+ *
+ * f8_group_rejoin, f8_seal after it, and f8_close wait for the reads that releases have told of,
+ * 10 s at most: a stream that is stuck keeps the arena mapped. What was not released must not be
+ * read by then.
+ */
+
 /* Settings of f8_connect. Zero-initialise; zero or NULL takes the default. */
 struct f8_connect_options {
     const char *socket; /* path; default $F8GATHERD_SOCKET, /run/f8gatherd/f8gatherd.sock, then
@@ -161,7 +183,8 @@ F8_API int f8_capability(struct f8_client *client, const char *name, int *ret_ha
  * Ends the connection and frees the client, its groups, regions and mappings; NULL is allowed.
  * Leaving a sealed group breaks it for its other ranks (they may still use what they hold).
  * Whoever connects after it has returned finds the client's ranks free.
- * Must be the last call on the client; other threads' waits must have ended.
+ * Must be the last call on the client; other threads' waits must have ended. On a device it waits
+ * until the daemon has let go of the client's memory, which may be freed then, 10 s at most.
  */
 F8_API void f8_close(struct f8_client *client);
 
@@ -180,9 +203,31 @@ F8_API int f8_region_alloc(
 F8_API int f8_region_share(struct f8_client *client, int memfd, struct f8_region **ret_region);
 
 /*
+ * The client works on CUDA device `device`, as this process numbers them, from now on: the daemon
+ * is told, and the events are made by which streams are ordered. f8_region_share_pointer does it by
+ * itself; a rank without any shard calls it, before it joins its first group. A second call for
+ * the same device does nothing. F8_ENOENT: no driver, no such device, or the daemon has no CUDA
+ * backend or not this device, and the text says why; F8_EBUSY: the client works on another
+ * device; F8_EORDER: it has joined a group. The calling thread's current context stays what it is.
+ */
+F8_API int f8_set_device(struct f8_client *client, int device);
+
+/*
+ * Registers `size` bytes of CUDA device memory at `pointer`, which the caller owns and must not
+ * free before f8_region_free or f8_close. What kind it is the library finds out: memory of
+ * cudaMalloc goes by its legacy IPC handle (which shares the whole allocation), memory of the VMM
+ * functions (such as PyTorch's expandable segments, of which one tensor may span several) by
+ * descriptors; these must have been made shareable as POSIX descriptors. F8_EREGION names what
+ * cannot be shared: memory pools (cudaMallocAsync), managed memory, host memory, more bytes than
+ * were allocated. Errors of f8_set_device, for the device that the memory is on.
+ */
+F8_API int f8_region_share_pointer(
+    struct f8_client *client, const void *pointer, size_t size, struct f8_region **ret_region);
+
+/*
  * Gives a region back; its memory goes when no weight of this client uses it and no request reads
  * it. F8_EBUSY names a weight that still lies in it. The pointer is invalid after success, and so
- * is the address that f8_region_alloc gave.
+ * is the address that f8_region_alloc gave. Device memory may be freed from then on.
  */
 F8_API int f8_region_free(struct f8_region *region);
 
@@ -265,7 +310,8 @@ enum f8_state {
 /* Settings of f8_seal; all ranks must give the same. Zero-initialise. */
 struct f8_seal_options {
     uint32_t slots;      /* shared slots; must be > 0 if any bucket is shared; see f8_release */
-    int poison;          /* nonzero: freed places are filled with NaN bytes, to find stale reads */
+    int poison;          /* nonzero: freed places are filled with NaN bytes, to find stale reads;
+                            on a device f8_release then waits for its stream */
     int64_t deadline_ms; /* F8_DEFAULT_DEADLINE or milliseconds */
     enum f8_state state;
     uint64_t syncs;     /* F8_STATE_CONTINUE: what the stored state must have seen */
@@ -310,7 +356,8 @@ typedef uint64_t f8_ticket;
  * this group or of one whose weights name it, that is being gathered by this rank and not waited
  * for; F8_ELIMIT: 16 tickets are open.
  */
-F8_API int f8_precompute(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket);
+F8_API int f8_precompute(
+    struct f8_group *group, int64_t deadline_ms, void *stream, f8_ticket *ret_ticket);
 
 /*
  * Collective. Once a step, after the gathers: the amax that each delayed weight had in its last
@@ -327,26 +374,27 @@ F8_API int f8_invalidate(struct f8_group *group, int64_t deadline_ms, f8_ticket 
 
 /*
  * Waits for a ticket at most timeout_ms (F8_FOREVER: no limit). F8_OK or the collective's error;
- * either way the ticket is used up. F8_EDEADLINE from the timeout and F8_EINTR leave it open.
+ * either way the ticket is used up. F8_EDEADLINE from the timeout and F8_EINTR leave it open. On a
+ * device `stream` then waits for the collective.
  */
-F8_API int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms);
+F8_API int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms, void *stream);
 
 /* f8_wait without waiting: *ret_done tells whether it is done; if so its result is returned. */
-F8_API int f8_test(struct f8_group *group, f8_ticket ticket, int *ret_done);
+F8_API int f8_test(struct f8_group *group, f8_ticket ticket, int *ret_done, void *stream);
 
 /*
  * Optional, waits for nobody: says that this rank's shards of the bucket are final, so that its
  * part of the work can begin before the other ranks ask. f8_gather of the bucket must follow; an
  * error of the pre-gather is returned by it, or by f8_post_gather, and then the bucket is not held.
  */
-F8_API int f8_pre_gather(struct f8_group *group, uint32_t bucket);
+F8_API int f8_pre_gather(struct f8_group *group, uint32_t bucket, void *stream);
 
 /*
  * Collective. Asks for the gather of a bucket and returns once that is sent, so that a trainer
  * can run ahead. F8_EBUSY: this rank holds the bucket or has asked for it, or it holds or has asked
  * for as many shared buckets as there are slots.
  */
-F8_API int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_ms);
+F8_API int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_ms, void *stream);
 
 /* A gathered weight: read-only, valid until f8_release of its bucket (or rejoin, or close). */
 struct f8_view {
@@ -369,7 +417,7 @@ struct f8_view {
  * earlier use may be passed again and are refreshed. timeout_ms as for f8_wait.
  */
 F8_API int f8_post_gather(struct f8_group *group, uint32_t bucket, int timeout_ms,
-    struct f8_view *views, uint32_t num_views);
+    struct f8_view *views, uint32_t num_views, void *stream);
 
 /* Whether a gather is done, without waiting; f8_post_gather must still be called. */
 F8_API int f8_gather_test(struct f8_group *group, uint32_t bucket, int *ret_done);
@@ -378,16 +426,18 @@ F8_API int f8_gather_test(struct f8_group *group, uint32_t bucket, int *ret_done
 F8_API int f8_view_check(struct f8_group *group, const struct f8_view *view);
 
 /*
- * Gives a gathered bucket back. Never blocks; allowed from finalizers and after a failure.
+ * Gives a gathered bucket back. Never blocks (but see poison); allowed from finalizers and after a
+ * failure.
  *
  * Shared slots: all ranks should release in the same order relative to their gathers. A slot is
  * free when every rank has released it; if one rank still holds bucket A and another still holds
  * B, the next gather of a shared bucket waits for one of them, and if they in turn wait for that
  * gather, it fails at its deadline.
  *
- * F8_EORDER: the bucket is not held by this rank (released twice, or not waited for).
+ * F8_EORDER: the bucket is not held by this rank (released twice, or not waited for). After F8_EIO,
+ * such as for a stream that there is not, it is still held.
  */
-F8_API int f8_release(struct f8_group *group, uint32_t bucket);
+F8_API int f8_release(struct f8_group *group, uint32_t bucket, void *stream);
 
 /*
  * Says that the values of `count` weights from index `first` on have changed (after the optimizer
@@ -421,9 +471,12 @@ enum f8_layout {
 F8_API int f8_copy_size(
     struct f8_group *group, uint32_t bucket, enum f8_layout layout, uint64_t *ret_size);
 
-/* Copies a held bucket into the caller's memory of `size` bytes. F8_EORDER if it is not held. */
-F8_API int f8_copy_out(
-    struct f8_group *group, uint32_t bucket, enum f8_layout layout, void *dst, uint64_t size);
+/*
+ * Copies a held bucket into the caller's memory of `size` bytes. F8_EORDER if it is not held. On a
+ * device dst is device memory, and the copies are put on `stream`.
+ */
+F8_API int f8_copy_out(struct f8_group *group, uint32_t bucket, enum f8_layout layout, void *dst,
+    uint64_t size, void *stream);
 
 /* Messages of this client since f8_connect, and its gathers: for benchmarks. */
 struct f8_traffic {

@@ -46,46 +46,69 @@ static int check_pre_gather(struct f8_group *group, struct bucket *bucket)
     return status == F8_OK ? reply.status : status;
 }
 
+/* A bucket's request on its way out. */
+struct sending {
+    F8__Request request;
+    uint64_t generation;
+    uint32_t ready; /* the event that it names */
+    void *stream;
+};
+
+/* Notes what goes with the request of a bucket that others are kept from now; lock held. */
+static struct sending begin_sending(
+    const struct f8_group *group, const struct bucket *bucket, void *stream)
+{
+    return (struct sending){.request = F8__REQUEST__INIT,
+        .generation = group->generation,
+        .ready = bucket->ready,
+        .stream = stream};
+}
+
 /*
  * Sends a bucket's request and then takes the lock. While it is being sent the bucket's state
  * keeps others from it; `group->buckets` may move, so the bucket is found again by its number.
  */
-static int send_and_lock(
-    struct f8_group *group, F8__Request *request, uint64_t generation, uint64_t *ret_id)
+static int send_and_lock(struct f8_group *group, struct sending *sending, uint64_t *ret_id)
 {
-    int status = channel_send(group->client->channel, request, -1, ret_id);
+    int status = group_record(group, sending->ready, sending->stream);
+    if (status == F8_OK)
+        status = channel_send(group->client->channel, &sending->request, -1, ret_id);
     pthread_mutex_lock(&group->lock);
-    if (group->generation == generation)
+    if (group->generation == sending->generation)
         return status;
     if (status == F8_OK)
         channel_abandon(group->client->channel, *ret_id);
     return error_set(F8_ESTALE, "group %s was re-joined meanwhile", group->name);
 }
 
-int f8_pre_gather(struct f8_group *group, uint32_t bucket)
+int f8_pre_gather(struct f8_group *group, uint32_t bucket, void *stream)
 {
     struct bucket *b;
     int status = group_enter_bucket(group, bucket, &b);
     if (status != F8_OK)
         return status;
-    status = check_free(b, BUCKET_IDLE);
-    uint64_t generation = group->generation;
+    status = client_check_stream(group->client, "f8_pre_gather", stream);
+    if (status == F8_OK)
+        status = check_free(b, BUCKET_IDLE);
+    if (status == F8_OK)
+        status = group_take_ready(group, &b->ready);
     if (status == F8_OK)
         group_set_state(group, b, BUCKET_PRE_SENDING);
+    struct sending sending = begin_sending(group, b, stream);
     pthread_mutex_unlock(&group->lock);
     if (status != F8_OK)
         return status;
     F8__PreGather pre_gather = F8__PRE_GATHER__INIT;
     pre_gather.group = group->id;
-    pre_gather.generation = generation;
+    pre_gather.generation = sending.generation;
     pre_gather.bucket = bucket;
-    F8__Request request = F8__REQUEST__INIT;
-    request.body_case = F8__REQUEST__BODY_PRE_GATHER;
-    request.pre_gather = &pre_gather;
+    pre_gather.ready = sending.ready;
+    sending.request.body_case = F8__REQUEST__BODY_PRE_GATHER;
+    sending.request.pre_gather = &pre_gather;
     uint64_t id = 0;
-    status = send_and_lock(group, &request, generation, &id);
+    status = send_and_lock(group, &sending, &id);
     b = &group->buckets[bucket];
-    if (group->generation == generation) {
+    if (group->generation == sending.generation) {
         b->pre_gather = id;
         group_set_state(group, b, status == F8_OK ? BUCKET_PRE_GATHERED : BUCKET_IDLE);
     }
@@ -105,34 +128,43 @@ static int begin_gather(struct f8_group *group, struct bucket *bucket, int64_t d
     if (status != F8_OK)
         return status;
     status = check_pre_gather(group, bucket);
-    group_set_state(group, bucket, status == F8_OK ? BUCKET_SENDING : BUCKET_IDLE);
+    if (status != F8_OK) {
+        group_set_state(group, bucket, BUCKET_IDLE);
+        return status;
+    }
+    if (bucket->ready == 0) /* else that of the pre-gather, which is recorded anew */
+        status = group_take_ready(group, &bucket->ready);
+    if (status == F8_OK)
+        group_set_state(group, bucket, BUCKET_SENDING);
     return status;
 }
 
-int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_ms)
+int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_ms, void *stream)
 {
     struct bucket *b;
     int status = group_enter_bucket(group, bucket, &b);
     if (status != F8_OK)
         return status;
     enum bucket_state before = b->state;
-    uint64_t generation = group->generation;
-    status = begin_gather(group, b, deadline_ms);
+    status = client_check_stream(group->client, "f8_gather", stream);
+    if (status == F8_OK)
+        status = begin_gather(group, b, deadline_ms);
+    struct sending sending = begin_sending(group, b, stream);
     pthread_mutex_unlock(&group->lock);
     if (status != F8_OK)
         return status;
     F8__Gather gather = F8__GATHER__INIT;
     gather.group = group->id;
-    gather.generation = generation;
+    gather.generation = sending.generation;
     gather.bucket = bucket;
     gather.deadline_ms = (uint64_t)deadline_ms;
-    F8__Request request = F8__REQUEST__INIT;
-    request.body_case = F8__REQUEST__BODY_GATHER;
-    request.gather = &gather;
+    gather.ready = sending.ready;
+    sending.request.body_case = F8__REQUEST__BODY_GATHER;
+    sending.request.gather = &gather;
     uint64_t id = 0;
-    status = send_and_lock(group, &request, generation, &id);
+    status = send_and_lock(group, &sending, &id);
     b = &group->buckets[bucket];
-    if (group->generation == generation) {
+    if (group->generation == sending.generation) {
         b->gather = id;
         group_set_state(group, b, status == F8_OK ? BUCKET_REQUESTED : before);
     }
@@ -179,12 +211,13 @@ static int check_place(
         (unsigned long long)group->arena_size);
 }
 
-static void post_release(struct f8_group *group, uint32_t bucket)
+static void post_release(struct f8_group *group, uint32_t bucket, uint32_t ready)
 {
     F8__Release release = F8__RELEASE__INIT;
     release.group = group->id;
     release.generation = group->generation;
     release.bucket = bucket;
+    release.ready = ready;
     F8__Request request = F8__REQUEST__INIT;
     request.body_case = F8__REQUEST__BODY_RELEASE;
     request.release = &release;
@@ -192,18 +225,22 @@ static void post_release(struct f8_group *group, uint32_t bucket)
 }
 
 /* Takes the gather's reply; the bucket is held or idle after it. Lock held. */
-static int end_gather(struct f8_group *group, uint32_t index, const struct channel_reply *reply)
+static int end_gather(
+    struct f8_group *group, uint32_t index, const struct channel_reply *reply, void *stream)
 {
     struct bucket *bucket = &group->buckets[index];
     int status = reply->status;
     bucket->gather = 0;
     if (status == F8_OK)
         status = check_place(group, bucket, reply);
+    if (status == F8_OK)
+        status = group_note_place(group, bucket, reply->first);
     if (status != F8_OK) {
         group_set_state(group, bucket, BUCKET_IDLE);
-    } else if ((status = check_pre_gather(group, bucket)) != F8_OK) {
-        /* An error is never lost: this rank fails, and gives back what it was given. */
-        post_release(group, index);
+    } else if ((status = check_pre_gather(group, bucket)) != F8_OK ||
+               (status = group_wait_done(group, reply->done, stream)) != F8_OK) {
+        /* An error is never lost: this rank fails, and gives back what it was given, unread. */
+        post_release(group, index, 0);
         group_set_state(group, bucket, BUCKET_IDLE);
     } else {
         bucket->place = reply->first;
@@ -246,10 +283,12 @@ static int begin_post_gather(struct f8_group *group, uint32_t bucket, const stru
 }
 
 int f8_post_gather(struct f8_group *group, uint32_t bucket, int timeout_ms, struct f8_view *views,
-    uint32_t num_views)
+    uint32_t num_views, void *stream)
 {
     uint64_t id;
     int status = begin_post_gather(group, bucket, views, num_views, &id);
+    if (status == F8_OK)
+        status = client_check_stream(group->client, "f8_post_gather", stream);
     if (status != F8_OK)
         return status;
     struct channel_reply reply;
@@ -263,7 +302,7 @@ int f8_post_gather(struct f8_group *group, uint32_t bucket, int timeout_ms, stru
             "the gather of bucket %s was waited for by another thread, or the group re-joined",
             b->name);
     else
-        status = end_gather(group, bucket, &reply);
+        status = end_gather(group, bucket, &reply, stream);
     for (uint32_t i = 0; status == F8_OK && views && i < b->count; i++)
         fill_view(group, b, b->first + i, &views[i]);
     pthread_mutex_unlock(&group->lock);
@@ -303,21 +342,37 @@ int f8_view_check(struct f8_group *group, const struct f8_view *view)
     return status;
 }
 
-int f8_release(struct f8_group *group, uint32_t bucket)
+/* Releases a bucket, if it is held; lock held. */
+static int release(struct f8_group *group, uint32_t index, void *stream)
+{
+    struct bucket *bucket = &group->buckets[index];
+    uint32_t ready = 0;
+    if (bucket->state != BUCKET_HELD)
+        return error_set(F8_EORDER, "f8_release of bucket %s, which this rank does not hold: %s",
+            bucket->name,
+            bucket->state == BUCKET_REQUESTED ? "call f8_post_gather first"
+                                              : "it was released already or never gathered");
+    int status = group_order_release(group, bucket, stream, &ready);
+    if (status != F8_OK)
+        return status; /* the bucket stays held */
+    post_release(group, index, ready);
+    group_set_state(group, bucket, BUCKET_IDLE);
+    return F8_OK;
+}
+
+int f8_release(struct f8_group *group, uint32_t bucket, void *stream)
 {
     struct bucket *b;
-    int status = group_enter_bucket(group, bucket, &b);
+    int status = client_enter(group ? group->client : NULL);
+    if (status == F8_OK)
+        status = client_check_stream(group->client, "f8_release", stream);
+    if (status == F8_OK)
+        status = group_await_reads(group, stream);
+    if (status == F8_OK)
+        status = group_enter_bucket(group, bucket, &b);
     if (status != F8_OK)
         return status;
-    if (b->state == BUCKET_HELD) {
-        post_release(group, bucket);
-        group_set_state(group, b, BUCKET_IDLE);
-    } else {
-        status = error_set(F8_EORDER, "f8_release of bucket %s, which this rank does not hold: %s",
-            b->name,
-            b->state == BUCKET_REQUESTED ? "call f8_post_gather first"
-                                         : "it was released already or never gathered");
-    }
+    status = release(group, bucket, stream);
     pthread_mutex_unlock(&group->lock);
     return status;
 }

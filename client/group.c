@@ -76,6 +76,10 @@ void group_set_state(struct f8_group *group, struct bucket *bucket, enum bucket_
         group->num_shared +=
             (uint32_t)(state >= BUCKET_SENDING) - (uint32_t)(bucket->state >= BUCKET_SENDING);
     bucket->state = state;
+    if (!is_open(state)) {
+        group_give_back(group, bucket->ready);
+        bucket->ready = 0;
+    }
 }
 
 /* F8_EBUSY if `source` has an open request, which `call` of `group` must not overtake. */
@@ -112,14 +116,34 @@ int group_check_sources(struct f8_group *group, const char *call)
     return status;
 }
 
+void group_unmap(struct f8_group *group, bool forked)
+{
+    if (!forked)
+        pthread_mutex_lock(&group->lock);
+    void *arena = group->arena;
+    uint64_t arena_size = group->arena_size;
+    struct device_arena *device_arena = group->device_arena;
+    group->arena = NULL;
+    group->arena_size = 0;
+    group->device_arena = NULL;
+    if (!forked)
+        pthread_mutex_unlock(&group->lock);
+    if (forked)
+        device_arena_forget(device_arena); /* and the host's is not mapped here */
+    else if (device_arena)
+        device_arena_close(device_arena);
+    else
+        map_release(arena, arena_size);
+}
+
 void group_free(struct f8_group *group, bool forked)
 {
     if (!group)
         return;
-    if (!forked) {
-        map_release(group->arena, group->arena_size);
+    group_unmap(group, forked);
+    if (!forked)
         pthread_mutex_destroy(&group->lock);
-    }
+    free(group->slot_events);
     for (uint32_t i = 0; i < group->num_buckets; i++)
         free(group->buckets[i].name);
     free(group->buckets);
@@ -248,6 +272,9 @@ int f8_group_rejoin(struct f8_group *group)
         group->sealed = false;
         group->generation = reply.second;
         pthread_mutex_unlock(&group->lock);
+        /* The daemon keeps its events only until this rank asks for the next seal. */
+        if (client_device(group->client))
+            group_unmap(group, false);
     }
     group_end_setup(group);
     return status;

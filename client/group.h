@@ -16,6 +16,13 @@
 
 struct whole;
 
+/* On a device: what stands for the last read of a shared slot, by where it lies in the arena. */
+struct slot_event {
+    uint64_t place; /* if it is known */
+    bool known;
+    uint32_t ready; /* number of the event */
+};
+
 struct weight {
     uint64_t shape[F8_MAX_DIMS];
     uint64_t rows, cols; /* shape[0], and the product of the rest */
@@ -49,6 +56,7 @@ struct bucket {
     uint64_t gather;     /* request, 0: none */
     uint64_t place;      /* offset in the arena, while held */
     uint64_t use;        /* of the place, while held */
+    uint32_t ready;      /* on a device: the open requests' event; 0: none */
 };
 
 struct f8_group {
@@ -64,6 +72,7 @@ struct f8_group {
     bool sealed;
     uint64_t seal; /* request, 0: none; outlives a wait that a signal ended */
     uint32_t slots;
+    bool poison;
     uint64_t syncs;         /* that the state has seen, as far as this rank has waited for them */
     struct weight *weights; /* owned */
     struct bucket *buckets; /* owned */
@@ -73,12 +82,17 @@ struct f8_group {
     uint32_t num_open;                   /* buckets with a request that is not waited for */
     uint32_t num_shared;                 /* shared buckets that have asked for a slot or hold one */
     uint64_t tickets[GROUP_MAX_TICKETS]; /* requests; 0: free */
+    uint32_t ready[GROUP_MAX_TICKETS];   /* on a device: events, by ticket */
     uint32_t num_tickets;                /* those, and those being sent */
     const struct whole *kinds[GROUP_MAX_TICKETS]; /* by ticket: one of collective.c's */
     atomic_uint num_reading; /* precomputes that read shards, and those being sent; changed under
                                 the lock, read without it by groups whose weights name this one */
     void *arena;             /* owned: the mapping; NULL before the first seal */
     uint64_t arena_size;
+    /* On a device. */
+    struct device_arena *device_arena; /* owned: that mapping; NULL before the first seal */
+    struct slot_event *slot_events;    /* owned */
+    uint32_t num_slot_events;
 };
 
 /* Checks the handle and takes the group's lock, to be given back with pthread_mutex_unlock. */
@@ -97,7 +111,8 @@ int group_enter_bucket(struct f8_group *group, uint32_t bucket, struct bucket **
 int group_begin_setup(struct f8_group *group);
 void group_end_setup(struct f8_group *group);
 
-/* Changes a bucket's state and the counts that follow from it; lock held. */
+/* Changes a bucket's state and what follows from it: counts, and that with its requests' end their
+ * event is free; lock held. */
 void group_set_state(struct f8_group *group, struct bucket *bucket, enum bucket_state state);
 
 /*
@@ -110,6 +125,39 @@ int group_check_sources(struct f8_group *group, const char *call);
 
 /* collective.c: forgets all open requests, whose replies nobody waits for; lock held. */
 void group_abandon(struct f8_group *group);
+
+/* Takes the arena off the group, and ends its mapping. */
+void group_unmap(struct f8_group *group, bool forked);
+
+/* ---- group_device.c: on the host these do nothing, and numbers of events are 0 ---- */
+
+/* Takes an event for a request. F8_ELIMIT. Given back by group_give_back, 0 is allowed. */
+int group_take_ready(struct f8_group *group, uint32_t *ret_ready);
+void group_give_back(struct f8_group *group, uint32_t ready);
+
+/* Before the request is sent: the event stands for what the stream has been given so far. */
+int group_record(struct f8_group *group, uint32_t ready, void *stream);
+
+/* Makes the stream wait for an event that a reply named; lock held. F8_EPROTO, F8_EIO. */
+int group_wait_done(struct f8_group *group, uint32_t done, void *stream);
+
+/* Takes an event for each shared slot, and gives them back; lock held. F8_ELIMIT, F8_ENOMEM. */
+int group_reserve_slots(struct f8_group *group, uint32_t slots);
+void group_drop_slots(struct f8_group *group);
+
+/* A gathered bucket lies at `place`; lock held. F8_EPROTO: it is shared, and no slot is there. */
+int group_note_place(struct f8_group *group, const struct bucket *bucket, uint64_t place);
+
+/*
+ * Before a release is posted: later ready events stand for the stream's reads too, and so does
+ * *ret_ready, which the release is to name. Lock held.
+ */
+int group_order_release(
+    struct f8_group *group, const struct bucket *bucket, void *stream, uint32_t *ret_ready);
+
+/* If released places are poisoned, which is not ordered by events: waits for the stream. Takes the
+ * lock, does not hold it while waiting. */
+int group_await_reads(struct f8_group *group, void *stream);
 
 /* The place of a held bucket in memory; lock held. */
 static inline const char *bucket_place(const struct f8_group *group, const struct bucket *bucket)

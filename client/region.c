@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Regions: memory for shards that this process and the daemon both see. Allocates a sealed memfd
- * or takes the caller's, registers it, and unmaps it at the end. Any thread.
+ * or takes the caller's, registers it, and unmaps it at the end; region_cuda.c has those of
+ * devices. Any thread.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,19 +26,22 @@ void region_destroy(struct f8_region *region)
     free(region);
 }
 
-/* Registers the memfd with the daemon and puts the region into the client's list. */
-static int region_add(struct f8_client *client, int memfd, struct f8_region *region)
+int region_add(struct f8_client *client, F8__CudaMemory *cuda, const int *fds, uint32_t count,
+    struct f8_region *region)
 {
     F8__RegionAdd add = F8__REGION_ADD__INIT;
+    add.cuda = cuda;
     F8__Request request = F8__REQUEST__INIT;
     request.body_case = F8__REQUEST__BODY_REGION_ADD;
     request.region_add = &add;
     struct channel_reply reply;
-    int status = channel_call(client->channel, &request, memfd, &reply);
+    int status = channel_call_with(client->channel, &request, fds, count, &reply);
     if (status != F8_OK)
         return status;
     if (reply.fd >= 0)
         close(reply.fd);
+    if (cuda && cuda->more)
+        return F8_OK;
     if (reply.body != F8__REPLY__BODY_REGION)
         return error_set(F8_EPROTO, "the daemon took a region but gave it no number");
     region->client = client;
@@ -49,6 +53,14 @@ static int region_add(struct f8_client *client, int memfd, struct f8_region *reg
     return F8_OK;
 }
 
+static int add_memfd(struct f8_client *client, int memfd, struct f8_region *region)
+{
+    pthread_mutex_lock(&client->region_lock);
+    int status = region_add(client, NULL, &memfd, 1, region);
+    pthread_mutex_unlock(&client->region_lock);
+    return status;
+}
+
 /* Maps the memfd, seals its size and registers it. */
 static int region_fill(struct f8_client *client, struct f8_region *region, int memfd)
 {
@@ -58,7 +70,7 @@ static int region_fill(struct f8_client *client, struct f8_region *region, int m
     map_collapse(region->address, region->size);
     if (fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
         return error_set(F8_EREGION, "a region's size cannot be sealed: %s", strerror(errno));
-    return region_add(client, memfd, region);
+    return add_memfd(client, memfd, region);
 }
 
 int f8_region_alloc(
@@ -132,7 +144,7 @@ int f8_region_share(struct f8_client *client, int memfd, struct f8_region **ret_
     if (!region)
         return error_set(F8_ENOMEM, "no memory for a region");
     region->size = size;
-    status = region_add(client, memfd, region);
+    status = add_memfd(client, memfd, region);
     if (status != F8_OK) {
         free(region);
         return status;

@@ -38,8 +38,16 @@ static int send_seal(struct f8_group *group, const struct f8_seal_options *optio
         status = channel_reserve_posts(group->client->channel, group->num_buckets);
     if (status == F8_OK)
         status = state_import(options, &memfd);
-    if (status != F8_OK)
+    if (status == F8_OK) {
+        pthread_mutex_lock(&group->lock);
+        status = group_reserve_slots(group, options->slots);
+        pthread_mutex_unlock(&group->lock);
+    }
+    if (status != F8_OK) {
+        if (memfd >= 0)
+            close(memfd);
         return status;
+    }
     F8__Seal seal = F8__SEAL__INIT;
     seal.group = group->id;
     seal.generation = group->generation;
@@ -52,33 +60,32 @@ static int send_seal(struct f8_group *group, const struct f8_seal_options *optio
     request.body_case = F8__REQUEST__BODY_SEAL;
     request.seal = &seal;
     uint64_t id;
-    status = channel_send(group->client->channel, &request, memfd, &id);
+    status = channel_send_whole(group->client->channel, &request, memfd, &id);
     if (memfd >= 0)
         close(memfd); /* the daemon has its own by now */
-    if (status != F8_OK)
-        return status;
     pthread_mutex_lock(&group->lock);
-    group->seal = id;
-    group->slots = options->slots;
+    if (status == F8_OK) {
+        group->seal = id;
+        group->slots = options->slots;
+        group->poison = options->poison != 0;
+    } else {
+        group_drop_slots(group);
+    }
     pthread_mutex_unlock(&group->lock);
-    return F8_OK;
+    return status;
 }
 
-/*
- * Maps the arena that came with the reply; a forked child does not inherit the mapping. A group
- * without buckets, such as one that only takes amaxes, has none.
- */
-static int map_arena(const struct channel_reply *reply, uint32_t num_buckets, void **ret_arena)
+/* An arena as it is mapped. */
+struct mapped {
+    void *address;
+    struct device_arena *device; /* NULL: on the host */
+};
+
+/* Maps the arena that came with the reply; a forked child does not inherit the mapping. */
+static int map_on_host(const struct channel_reply *reply, void **ret_arena)
 {
     struct stat stat;
     void *arena = NULL;
-    bool none = reply->body == F8__REPLY__BODY_SEAL && reply->first == 0;
-    if (none && num_buckets == 0) {
-        *ret_arena = NULL;
-        return F8_OK;
-    }
-    if (none || reply->body != F8__REPLY__BODY_SEAL || reply->fd < 0)
-        return error_set(F8_EPROTO, "the daemon sealed the group but sent no arena");
     if (fstat(reply->fd, &stat) != 0 || (uint64_t)stat.st_size < reply->first)
         return error_set(F8_EPROTO, "the daemon sent an arena that is smaller than it says (%llu)",
             (unsigned long long)reply->first);
@@ -94,27 +101,50 @@ static int map_arena(const struct channel_reply *reply, uint32_t num_buckets, vo
     return F8_OK;
 }
 
-/* Puts the new arena in place of that of the generation before. */
-static int take_arena(struct f8_group *group, const struct channel_reply *reply)
+/*
+ * A group without buckets, such as one that only takes amaxes, has no memory; on a device it has
+ * events all the same.
+ */
+static int map_arena(const struct f8_group *group, const struct channel_reply *reply,
+    const F8__Reply *message, struct mapped *ret_mapped)
 {
+    struct device *device = client_device(group->client);
+    bool is_seal = reply->body == F8__REPLY__BODY_SEAL, none = reply->first == 0;
+    if (!is_seal || (none ? group->num_buckets > 0 : reply->fd < 0))
+        return error_set(F8_EPROTO, "the daemon sealed the group but sent no arena");
+    if (device && !message)
+        return error_set(F8_ENOMEM, "no memory for the reply to a seal");
+    if (device)
+        return device_arena_open(
+            device, message->seal, reply->fd, &ret_mapped->device, &ret_mapped->address);
+    return none ? F8_OK : map_on_host(reply, &ret_mapped->address);
+}
+
+/* Puts the new arena in place of that of the generation before. */
+static int take_arena(
+    struct f8_group *group, const struct channel_reply *reply, const F8__Reply *message)
+{
+    struct mapped mapped = {.address = NULL};
+    group_unmap(group, false);
+    int status = map_arena(group, reply, message, &mapped);
+    if (status != F8_OK)
+        return status;
     pthread_mutex_lock(&group->lock);
-    map_release(group->arena, group->arena_size);
-    group->arena = NULL;
-    group->arena_size = 0;
-    int status = map_arena(reply, group->num_buckets, &group->arena);
-    if (status == F8_OK) {
-        group->arena_size = reply->first;
-        group->syncs = reply->second;
-        group->sealed = true;
-    }
+    group->arena = mapped.address;
+    group->device_arena = mapped.device;
+    group->arena_size = reply->first;
+    group->syncs = reply->second;
+    group->sealed = true;
     pthread_mutex_unlock(&group->lock);
-    return status;
+    return F8_OK;
 }
 
 static int finish_seal(struct f8_group *group)
 {
     struct channel_reply reply = {.fd = -1};
-    int status = channel_wait(group->client->channel, group->seal, F8_FOREVER, &reply);
+    F8__Reply *message = NULL;
+    int status =
+        channel_wait_whole(group->client->channel, group->seal, F8_FOREVER, &reply, &message);
     if (status == F8_EINTR)
         return status;
     pthread_mutex_lock(&group->lock);
@@ -123,9 +153,16 @@ static int finish_seal(struct f8_group *group)
     if (status == F8_OK)
         status = reply.status;
     if (status == F8_OK)
-        status = take_arena(group, &reply);
+        status = take_arena(group, &reply, message);
     if (reply.fd >= 0)
         close(reply.fd); /* the mapping is enough */
+    if (message)
+        f8__reply__free_unpacked(message, NULL);
+    if (status != F8_OK) {
+        pthread_mutex_lock(&group->lock);
+        group_drop_slots(group);
+        pthread_mutex_unlock(&group->lock);
+    }
     return status;
 }
 

@@ -27,12 +27,13 @@ target_link_libraries(f8bench_daemon PUBLIC Threads::Threads)
 target_include_directories(f8bench_daemon PUBLIC ${CMAKE_SOURCE_DIR}/proto)
 
 add_executable(f8bench bench/main.c bench/options.c bench/run.c bench/run_watch.c bench/run_ctl.c
-    bench/rank.c bench/rank_open.c bench/rank_check.c bench/probe.c bench/summary.c bench/report.c)
+    bench/rank.c bench/rank_open.c bench/rank_check.c bench/gpu.c bench/probe.c bench/summary.c bench/report.c)
 target_link_libraries(f8bench PRIVATE f8bench_source f8bench_layout f8bench_daemon f8client_static f8proto
     PkgConfig::JANSSON Threads::Threads)
 
 add_executable(f8ctl ctl/main.c ctl/views.c ctl/history.c ctl/transfer.c ctl/columns.c
-    ctl/columns_weights.c ctl/sparkline.c ctl/sort.c ctl/fetch.c ctl/print_table.c ctl/print_json.c)
+    ctl/columns_weights.c ctl/columns_devices.c ctl/sparkline.c ctl/sort.c ctl/fetch.c
+    ctl/print_table.c ctl/print_json.c)
 target_link_libraries(f8ctl PRIVATE f8channel PkgConfig::JANSSON m)
 
 install(TARGETS f8bench f8ctl RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

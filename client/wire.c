@@ -5,6 +5,7 @@
  */
 #include "client/wire.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,9 @@ static int send_error(int error)
     case ENOMEM:
     case ENOBUFS:
         return error_set(F8_ENOMEM, "the kernel has no memory for a message: %s", strerror(error));
+    case ETOOMANYREFS:
+        return error_set(F8_ELIMIT,
+            "more memory descriptors are under way to the daemon than ulimit -n allows: raise it");
     case EBADF:
         return error_set(F8_EINVAL, "the memory descriptor to be sent is not open");
     default:
@@ -78,20 +82,24 @@ static int send_error(int error)
     }
 }
 
-int wire_send(int fd, const uint8_t *packet, size_t length, int memfd)
+int wire_send(int fd, const uint8_t *packet, size_t length, const struct wire_fds *fds)
 {
     struct iovec part = {.iov_base = (void *)(uintptr_t)packet, .iov_len = length};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    union control control;
-    if (memfd >= 0) {
+    union {
+        struct cmsghdr header; /* for the alignment */
+        char bytes[CMSG_SPACE(F8_PROTO_MAX_FDS * sizeof(int))];
+    } control;
+    if (fds && fds->count > 0) {
+        assert(fds->count <= F8_PROTO_MAX_FDS);
+        size_t size = fds->count * sizeof(int);
         memset(&control, 0, sizeof(control));
         message.msg_control = control.bytes;
-        message.msg_controllen = CMSG_SPACE(sizeof(int));
-        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(header), &memfd, sizeof(int));
+        message.msg_controllen = CMSG_SPACE(size);
+        control.header.cmsg_level = SOL_SOCKET;
+        control.header.cmsg_type = SCM_RIGHTS;
+        control.header.cmsg_len = CMSG_LEN(size);
+        memcpy(CMSG_DATA(&control.header), fds->fds, size);
     }
     ssize_t sent;
     do

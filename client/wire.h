@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One message, one packet: packs a Request into a packet and sends it, receives a packet and
- * unpacks the Reply in it, with the memory descriptor that rides on either. No locks, no waiting:
+ * unpacks the Reply in it, with the memory descriptors that ride on either. No locks, no waiting:
  * channel.c says who may send and who may receive.
  */
 #ifndef F8_CLIENT_WIRE_H
@@ -35,8 +35,14 @@ void wire_receiver_init(struct wire_receiver *receiver);
  */
 int wire_pack(const F8__Request *request, uint8_t *packet, size_t *ret_length);
 
-/* Sends a packet with `memfd` on it (-1: none). F8_OK, WIRE_AGAIN, F8_ECONN or another error. */
-int wire_send(int fd, const uint8_t *packet, size_t length, int memfd);
+/* Descriptors to go with a packet: at most F8_PROTO_MAX_FDS, borrowed. */
+struct wire_fds {
+    const int *fds;
+    uint32_t count;
+};
+
+/* Sends a packet with `fds` on it (NULL: none). F8_OK, WIRE_AGAIN, F8_ECONN or another error. */
+int wire_send(int fd, const uint8_t *packet, size_t length, const struct wire_fds *fds);
 
 /*
  * Receives one packet and unpacks it. *ret_reply is valid until the next call, to be freed with

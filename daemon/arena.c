@@ -129,6 +129,10 @@ void arena_free(struct arena *arena)
 {
     if (!arena)
         return;
+    if (arena->device) {
+        arena->free_device(arena);
+        return;
+    }
     if (arena->data)
         (void)munmap(arena->data, arena->size);
     if (arena->fd >= 0)

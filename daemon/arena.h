@@ -12,10 +12,14 @@
 
 #include "reason.h"
 
+struct device_arena;
+
 struct arena {
-    uint8_t *data; /* owned mapping, writable, zeroed, 2 MiB-aligned */
-    uint64_t size; /* > 0, a multiple of 4096 */
-    int fd;        /* owned; what clients map read-only */
+    uint8_t *data; /* owned mapping, writable, zeroed, 2 MiB-aligned; NULL on devices */
+    uint64_t size; /* > 0, a multiple of 4096; on devices maybe 0 */
+    int fd;        /* owned; what clients map read-only; -1 on devices */
+    struct device_arena *device;              /* owned: NULL on the host; see backend_device.h */
+    void (*free_device)(struct arena *arena); /* of such a one: frees it, this struct too */
 };
 
 /*

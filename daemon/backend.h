@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a backend (host now, CUDA to come) does for rounds, asynchronously: works made of tasks
- * (amax, cast, copy, fill), and the reservation of an arena. Called on the loop, answers on the
- * loop, never from inside the call. Memory that tasks name stays valid until `finished`.
+ * What a backend (host, CUDA) does for rounds, asynchronously: works made of tasks (amax, cast,
+ * copy, fill), and the reservation of an arena. Called on the loop, answers on the loop, never from
+ * inside the call. Memory that tasks name stays valid until `finished`, and on a device backend,
+ * where `finished` means that the work is queued on the devices, until the landing after it.
+ * What only device backends do is in backend_device.h.
  */
 #ifndef F8_DAEMON_BACKEND_H
 #define F8_DAEMON_BACKEND_H
@@ -32,14 +34,18 @@ struct backend_task {
     enum backend_op op;
     enum f8k_dtype dtype;
     enum f8k_format format;
-    float scale;
+    float scale; /* not read by a device backend: there the scale lies in the arena's tables */
     uint8_t byte;
     bool take_amax; /* of a CAST: in the same pass; others ignore it */
-    /* Results, valid in finished(); zeroed by submit. */
+    /* On a device backend: which device has the memory, and where amax, scale and counts go. */
+    int32_t device;
+    uint32_t row, slot; /* of the arena's tables: rank, weight */
+    /* Results, valid in finished(); zeroed by submit; a device backend lands them instead. */
     uint32_t amax; /* bits, max over the task's chunks; 0 if none was taken */
     struct f8k_counts counts;
 };
 
+struct backend_steps;
 struct backend_work;
 
 /* A set of tasks that run in any order. The caller owns the struct and the tasks' memory. */
@@ -52,7 +58,8 @@ struct backend_work {
      * F8_OK, or F8_ECANCELED if a cancel left chunks undone.
      */
     void (*finished)(struct backend_work *work, int status);
-    void *owner; /* borrowed: the caller's own, not read by the backend */
+    void *owner;                 /* borrowed: the caller's own, not read by the backend */
+    struct backend_steps *steps; /* borrowed: until finished(); device backends only, NULL else */
     /* The backend's own from submit to finished(); zero before the first submit. */
     struct backend_work *next, *prev;         /* borrowed: works of the same job, in order */
     struct backend_work *next_job, *prev_job; /* borrowed: first works of other jobs, a ring */
@@ -65,7 +72,12 @@ struct backend_work {
 
 /* A request for an arena. The caller owns the struct until `finished`. */
 struct backend_reserve {
-    uint64_t size;
+    uint64_t size; /* > 0; on a device backend 0 makes an arena of tables only */
+    /* Of device backends: on which device each rank is, and the tables' size. */
+    const int32_t *devices; /* borrowed: by rank */
+    uint32_t ranks, slots;
+    const char *name;     /* borrowed: "uid/job/group", what communicators are kept under */
+    uint64_t deadline_ms; /* for the communicators to form */
     void (*finished)(struct backend_reserve *reserve, int status);
     void *owner; /* borrowed: the caller's own */
     /* Results: the arena (the caller's to free) or the reason. */
@@ -91,6 +103,7 @@ struct backend_ops {
     void (*reserve)(struct backend *backend, struct backend_reserve *reserve);
     /* Only when nothing is in flight. The memory goes when the loop runs its close callbacks. */
     void (*free)(struct backend *backend);
+    const struct backend_device_ops *device; /* NULL: results are there at finished() */
 };
 
 /* Common head of every backend. */
@@ -117,6 +130,12 @@ static inline void backend_cancel(struct backend *backend, struct backend_work *
 static inline void backend_reserve(struct backend *backend, struct backend_reserve *reserve)
 {
     backend->ops->reserve(backend, reserve);
+}
+
+/* Whether `finished` only means queued: see backend_device.h. */
+static inline bool backend_is_device(const struct backend *backend)
+{
+    return backend->ops->device != NULL;
 }
 
 static inline void backend_free(struct backend *backend)

@@ -29,9 +29,8 @@ static void quiesced(void *context, uint32_t rank, uint64_t tag)
     struct collective *collective = context;
     struct member *member = collective->group->members[rank];
     (void)tag; /* the first of them: what ends one ends all */
-    for (uint32_t i = 0; i < member->num_quiesces; i++)
-        collective->context->listener->done(member, member->quiesces[i], F8_OK, NULL);
-    member->num_quiesces = 0;
+    if (!collective_awaits_landing(member->group))
+        collective_answer_quiesces(member);
 }
 
 const struct round_ops collective_round_ops = {
@@ -58,6 +57,7 @@ int collective_new(struct collective_context *context, struct group *group)
     if (!collective)
         return F8_ENOMEM;
     collective->context = context;
+    collective->backend = context->backend;
     collective->group = group;
     collective->rounds = new_forming(collective, 1);
     if (!collective->rounds) {
@@ -84,6 +84,7 @@ void collective_free(struct group *group)
     collective_drop_table(collective);
     collective_drop_earlies(collective);
     collective_drop_runs(collective);
+    collective_drop_device(collective);
     if (group->stored)
         state_release(group->stored);
     group->stored = NULL;
@@ -314,10 +315,35 @@ static bool has_own_scales(const struct weight_list *list)
     return !foreign;
 }
 
+/* A number of one of the client's events, or none. */
+static int check_ready(const struct member *member, uint32_t ready, struct reason *reason)
+{
+    uint32_t limit = member->device ? member->device->num_ready : 0;
+    if (ready <= limit)
+        return F8_OK;
+    return reason_set(reason, F8_EINVAL, "rank %u named its event %u, it has given %u",
+        member->rank, ready, limit);
+}
+
+/* Asks for a precompute, whose start takes the event, which may come at once. */
+static int ask_precompute(struct member *member, const struct round_request *request,
+    uint32_t ready, struct reason *reason)
+{
+    if (!member->device)
+        return ask(member, request, reason);
+    ready_events_push(&member->ready, ready);
+    int status = ask(member, request, reason);
+    if (status < 0)
+        ready_events_take_back(&member->ready);
+    return status;
+}
+
 int collective_of_group(struct member *member, enum round_kind kind, uint64_t tag,
-    uint64_t deadline_ms, struct reason *reason)
+    const struct collective_request *request, struct reason *reason)
 {
     int status = collective_check_member(member, GROUP_SEALED, reason);
+    if (status == F8_OK)
+        status = check_ready(member, request->ready, reason);
     if (status < 0)
         return status;
     const struct group *group = member->group;
@@ -328,14 +354,16 @@ int collective_of_group(struct member *member, enum round_kind kind, uint64_t ta
     status = collective_check_sources(member, reason);
     if (status < 0)
         return status;
-    return ask(member,
-        &(struct round_request){.tag = tag, .kind = kind, .deadline_ms = deadline_ms}, reason);
+    const struct round_request asked = {
+        .tag = tag, .kind = kind, .deadline_ms = request->deadline_ms};
+    return kind == ROUND_PRECOMPUTE ? ask_precompute(member, &asked, request->ready, reason)
+                                    : ask(member, &asked, reason);
 }
 
 /* An amax group of others has their weights and buckets in its list, and shards of none. */
 int collective_check_has_shards(const struct group *group, struct reason *reason)
 {
-    if (group->arena)
+    if (group->arena && group->arena->size > 0)
         return F8_OK;
     return reason_set(
         reason, F8_EINVAL, "group %s gathers nothing: it is the amax group of others", group->name);
@@ -351,8 +379,22 @@ static int check_scales(const struct group *group, struct reason *reason)
     return F8_OK;
 }
 
-int collective_gather(struct member *member, uint64_t tag, uint32_t bucket, uint64_t deadline_ms,
+/* As ask_precompute: a refusal leaves the event of the gather that is open. */
+static int ask_gather(struct member *member, const struct round_request *request, uint32_t ready,
     struct reason *reason)
+{
+    if (!member->device)
+        return ask(member, request, reason);
+    uint32_t before = member->ready.buckets[request->bucket];
+    ready_events_put(&member->ready, request->bucket, ready);
+    int status = ask(member, request, reason);
+    if (status < 0)
+        member->ready.buckets[request->bucket] = before;
+    return status;
+}
+
+int collective_gather(struct member *member, uint64_t tag, uint32_t bucket,
+    const struct collective_request *request, struct reason *reason)
 {
     int status = collective_check_member(member, GROUP_SEALED, reason);
     if (status == F8_OK)
@@ -361,21 +403,28 @@ int collective_gather(struct member *member, uint64_t tag, uint32_t bucket, uint
         status = collective_check_has_shards(member->group, reason);
     if (status == F8_OK)
         status = check_scales(member->group, reason);
+    if (status == F8_OK)
+        status = check_ready(member, request->ready, reason);
     if (status < 0)
         return status;
-    return ask(member,
-        &(struct round_request){
-            .tag = tag, .kind = ROUND_GATHER, .bucket = bucket, .deadline_ms = deadline_ms},
-        reason);
+    return ask_gather(member,
+        &(struct round_request){.tag = tag,
+            .kind = ROUND_GATHER,
+            .bucket = bucket,
+            .deadline_ms = request->deadline_ms},
+        request->ready, reason);
 }
 
-int collective_pre_gather(struct member *member, uint32_t bucket, struct reason *reason)
+int collective_pre_gather(
+    struct member *member, uint32_t bucket, uint32_t ready, struct reason *reason)
 {
     int status = collective_check_member(member, GROUP_SEALED, reason);
     if (status == F8_OK)
         status = check_bucket(member, bucket, reason);
     if (status == F8_OK)
         status = collective_check_has_shards(member->group, reason);
+    if (status == F8_OK)
+        status = check_ready(member, ready, reason);
     if (status < 0)
         return status;
     status = round_prepare(member->group->collective->rounds, member->rank, bucket);
@@ -383,14 +432,23 @@ int collective_pre_gather(struct member *member, uint32_t bucket, struct reason 
         return reason_set(reason, status,
             "rank %u uses bucket %s already: pre-gather comes once, before its gather",
             member->rank, member->group->list->buckets[bucket].name);
+    if (status == F8_OK && member->device)
+        ready_events_put(&member->ready, bucket, ready);
     return status;
 }
 
-int collective_release(struct member *member, uint32_t bucket)
+int collective_release(struct member *member, uint32_t bucket, uint32_t ready)
 {
     struct group *group = member->group;
+    struct reason unheard;
     if (member->generation != group->generation)
         return F8_EORDER;
+    if (check_ready(member, ready, &unheard) < 0)
+        return F8_EINVAL;
+    /* Before: the place may be used again at once. */
+    uint32_t place = round_place(group->collective->rounds, member->rank, bucket);
+    if (member->device && place != ROUND_NO_PLACE)
+        ready_events_release(&member->ready, place, ready);
     /* Not checked by the group's list: before the seal that is of the generation before. */
     int status = round_release(group->collective->rounds, member->rank, bucket);
     collective_settle(group->collective);

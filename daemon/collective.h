@@ -30,7 +30,8 @@ struct collective_listener {
 /* What collectives are made of; outlives them. */
 struct collective_context {
     uv_loop_t *loop;                            /* borrowed */
-    struct backend *backend;                    /* borrowed */
+    struct backend *backend;                    /* borrowed: the host's */
+    struct backend *cuda;                       /* borrowed: of devices; NULL: there is none */
     const struct config *config;                /* borrowed */
     const struct collective_listener *listener; /* borrowed: static */
     struct state_store *states;                 /* borrowed */
@@ -70,19 +71,26 @@ void collective_leave(struct member *member, bool died);
 bool collective_hold(struct collective_context *context);
 void collective_let_go(struct collective_context *context, bool held);
 
+/* What comes with a request. */
+struct collective_request {
+    uint64_t deadline_ms; /* 0: the configured one */
+    uint32_t ready;       /* number of the client's event; 0: none */
+};
+
 /*
  * A member's requests, for its generation: ROUND_PENDING (the answer comes through done), F8_OK,
- * or a refusal with its reason. deadline_ms 0 is the configured one.
+ * or a refusal with its reason.
  */
 int collective_seal(
     struct member *member, uint64_t tag, const struct collective_seal *seal, struct reason *reason);
 /* ROUND_PRECOMPUTE, ROUND_SYNC or ROUND_INVALIDATE. */
 int collective_of_group(struct member *member, enum round_kind kind, uint64_t tag,
-    uint64_t deadline_ms, struct reason *reason);
-int collective_gather(struct member *member, uint64_t tag, uint32_t bucket, uint64_t deadline_ms,
-    struct reason *reason);
-int collective_pre_gather(struct member *member, uint32_t bucket, struct reason *reason);
-int collective_release(struct member *member, uint32_t bucket);
+    const struct collective_request *request, struct reason *reason);
+int collective_gather(struct member *member, uint64_t tag, uint32_t bucket,
+    const struct collective_request *request, struct reason *reason);
+int collective_pre_gather(
+    struct member *member, uint32_t bucket, uint32_t ready, struct reason *reason);
+int collective_release(struct member *member, uint32_t bucket, uint32_t ready);
 int collective_quiesce(struct member *member, uint64_t tag, struct reason *reason);
 
 /* Counts a change of weights [first, first + count). F8_EBUSY names an open request on them. */
@@ -91,6 +99,9 @@ int collective_changed(
 
 /* Whether the member's shard of the weight may be moved now. F8_EBUSY. */
 int collective_check_move(struct member *member, uint32_t weight, struct reason *reason);
+
+/* The done event of what ended last, as its index plus one; 0: none. Within `done` only. */
+uint32_t collective_done_event(const struct group *group);
 
 /* Where a member's gathered bucket begins in the arena. */
 uint64_t collective_place_offset(const struct group *group, uint32_t place);

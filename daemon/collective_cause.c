@@ -98,8 +98,11 @@ static void overdue_text(
         collective_describe(group, cause->kind, cause->bucket, what, sizeof(what)), cause->number,
         group->name);
     if (cause->outside) {
-        reason_append(reason, "it waited for the ranks of amax group %s",
-            group->amax_group ? group->amax_group->name : "?");
+        if (group->amax_group)
+            reason_append(
+                reason, "it waited for the ranks of amax group %s", group->amax_group->name);
+        else
+            reason_append(reason, "it waited for what its devices were to find");
     } else if (cause->place) {
         reason_append(reason, "no place became free, ");
         append_holders(reason, collective, cause);

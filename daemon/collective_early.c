@@ -113,6 +113,8 @@ static uint32_t make_early_tasks(struct collective *collective, struct early *ea
 bool collective_prepare(void *context, uint32_t rank, uint32_t bucket, uint32_t place)
 {
     struct collective *collective = context;
+    if (collective->device)
+        return false; /* nothing waits on the loop there: the events say when shards are final */
     struct early *early = get_early(collective, rank, bucket);
     /* Without memory, or without anything to do, the gather itself does it all. */
     if (!early || make_early_tasks(collective, early, place) == 0)
@@ -125,7 +127,7 @@ bool collective_prepare(void *context, uint32_t rank, uint32_t bucket, uint32_t 
         .finished = early_finished,
         .owner = early,
     };
-    backend_submit(collective->context->backend, &early->work);
+    backend_submit(collective->backend, &early->work);
     return true;
 }
 
@@ -136,7 +138,7 @@ void collective_cancel(void *context)
     for (uint32_t i = 0; i < collective->num_earlies; i++) {
         struct early *early = collective->earlies[i];
         if (early && early->running)
-            backend_cancel(collective->context->backend, &early->work);
+            backend_cancel(collective->backend, &early->work);
     }
 }
 
@@ -172,6 +174,12 @@ static void cleaning_finished(struct backend_work *work, int status)
     collective_settle(cleaning->collective);
 }
 
+/* On devices each has its own. */
+static uint32_t num_copies(const struct group *group)
+{
+    return group->arena && group->arena->device ? group->arena->device->num_devices : 1;
+}
+
 bool collective_clean(void *context, uint32_t place)
 {
     struct collective *collective = context;
@@ -181,21 +189,30 @@ bool collective_clean(void *context, uint32_t place)
     struct cleaning *cleaning = &collective->cleanings[place];
     cleaning->collective = collective;
     cleaning->place = place;
-    cleaning->task = (struct backend_task){
-        .op = BACKEND_FILL,
-        .dst = group->arena->data + collective_place_offset(group, place),
-        .count = place < group->slots ? collective->layout.slot_span
-                                      : group->list->buckets[place - group->slots].span,
-        .byte = POISON,
-    };
+    uint32_t copies = num_copies(group);
+    for (uint32_t d = 0; d < copies; d++) {
+        const struct arena_device *device =
+            group->arena->device ? &group->arena->device->devices[d] : NULL;
+        cleaning->tasks[d] = (struct backend_task){
+            .op = BACKEND_FILL,
+            .dst = (device ? device->base : group->arena->data) +
+                   collective_place_offset(group, place),
+            .count = place < group->slots ? collective->layout.slot_span
+                                          : group->list->buckets[place - group->slots].span,
+            .byte = POISON,
+            .device = device ? device->device : 0,
+        };
+    }
+    cleaning->steps = (struct backend_steps){.arena = group->arena};
     cleaning->work = (struct backend_work){
-        .tasks = &cleaning->task,
-        .num_tasks = 1,
+        .tasks = cleaning->tasks,
+        .num_tasks = copies,
+        .steps = group->arena->device ? &cleaning->steps : NULL,
         .job = group->job->id,
         .finished = cleaning_finished,
         .owner = cleaning,
     };
-    backend_submit(collective->context->backend, &cleaning->work);
+    backend_submit(collective->backend, &cleaning->work);
     return true;
 }
 
@@ -211,8 +228,13 @@ int collective_prepare_earlies(struct collective *collective)
     if (!group->poison)
         return F8_OK;
     uint32_t places = group->slots + group->list->num_buckets;
+    uint32_t copies = num_copies(group);
     collective->cleanings = calloc(places, sizeof(*collective->cleanings));
-    return collective->cleanings ? F8_OK : F8_ENOMEM;
+    struct backend_task *tasks = calloc((size_t)places * copies, sizeof(*tasks));
+    collective->cleaning_tasks = tasks;
+    for (uint32_t p = 0; p < places && tasks && collective->cleanings; p++)
+        collective->cleanings[p].tasks = tasks + (size_t)p * copies;
+    return tasks && collective->cleanings ? F8_OK : F8_ENOMEM;
 }
 
 void collective_drop_earlies(struct collective *collective)
@@ -223,6 +245,8 @@ void collective_drop_earlies(struct collective *collective)
         early_free(take_early(collective, 0));
     free(collective->earlies);
     free(collective->cleanings);
+    free(collective->cleaning_tasks);
+    collective->cleaning_tasks = NULL;
     collective->earlies = NULL;
     collective->cleanings = NULL;
     collective->num_earlies = 0;

@@ -8,7 +8,7 @@
 
 #include "status.h"
 
-static void enqueue(struct collective *collective)
+void collective_wake(struct collective *collective)
 {
     struct collective_context *context = collective->context;
     if (collective->queued)
@@ -34,7 +34,7 @@ void collective_dequeue(struct collective *collective)
 void collective_poke_sources(struct collective *collective)
 {
     for (struct group *s = collective->group->sources; s; s = s->next_source)
-        enqueue(s->collective);
+        collective_wake(s->collective);
 }
 
 static void break_later(struct group *group, const struct group *first, int status, bool at_rest)
@@ -48,7 +48,7 @@ static void break_later(struct group *group, const struct group *first, int stat
         "group %.80s, which shares amaxes with group "
         "%.80s, broke: %.300s",
         first->name, group->name, first->cause.text);
-    enqueue(collective);
+    collective_wake(collective);
 }
 
 void collective_break_linked(struct collective *collective, int status, bool at_rest)
@@ -149,5 +149,7 @@ bool collective_is_quiet(const struct group *group)
     struct round_head head;
     const struct group *amax_group = group->amax_group;
     bool read = amax_group && round_head(amax_group->collective->rounds, &head) && head.running;
-    return !read && round_drained(group->collective->rounds);
+    bool awaits =
+        collective_awaits_landing(group) || (amax_group && collective_awaits_landing(amax_group));
+    return !read && !awaits && round_drained(group->collective->rounds);
 }

@@ -16,6 +16,9 @@ enum run_phase {
     RUN_CAST,     /* into the place */
 };
 
+struct device_run;
+struct landed;
+
 /*
  * A rank's early part of a gather. Task i is for weight first + i of the bucket. Tasks are large
  * and most buckets are at rest, so pairs take one when they need it and give it back.
@@ -34,7 +37,8 @@ struct early {
 /* The cleaning of one place. */
 struct cleaning {
     struct backend_work work;
-    struct backend_task task;
+    struct backend_steps steps;    /* on devices */
+    struct backend_task *tasks;    /* borrowed: one, or on devices one for each */
     struct collective *collective; /* borrowed: outlives it */
     uint32_t place;
 };
@@ -86,10 +90,14 @@ struct collective {
     struct group *group;                /* borrowed: frees it first */
     struct rounds *rounds;              /* owned */
     struct rounds *sealed;              /* owned: made by the seal, takes over when it ends */
+    struct backend *backend;            /* borrowed: the generation's, from its seal on */
+    struct device_run *device;          /* owned: of a group on devices; NULL: on the host */
+    char arena_name[2 * (F8_PROTO_MAX_NAME + 1) + 16]; /* what the reservation is called */
     struct run run;
-    struct early **earlies;      /* owned: by bucket * world_size + rank; NULL: at rest */
-    struct early *spare_earlies; /* owned: a list, the smallest first */
-    struct cleaning *cleanings;  /* owned: by place; NULL unless the group poisons */
+    struct early **earlies;              /* owned: by bucket * world_size + rank; NULL: at rest */
+    struct early *spare_earlies;         /* owned: a list, the smallest first */
+    struct cleaning *cleanings;          /* owned: by place; NULL unless the group poisons */
+    struct backend_task *cleaning_tasks; /* owned: theirs */
     uint32_t num_earlies;
     struct amax_table table;
     uint32_t *entries; /* owned: by weight, its entry in the amax group's list, or AMAX_NONE; NULL
@@ -141,6 +149,8 @@ int collective_make_table(struct collective *collective);
 
 /* collective_link.c */
 void collective_poke_sources(struct collective *collective);
+/* Another group may be able to go on: it is looked at once this event is over. */
+void collective_wake(struct collective *collective);
 /* at_rest: it broke as runs end, when nothing was open. */
 void collective_break_linked(struct collective *collective, int status, bool at_rest);
 void collective_dequeue(struct collective *collective);
@@ -169,8 +179,44 @@ void collective_amax_task(
 /* Whether a gather of the weight must first find its scale. */
 bool collective_wants_amax(const struct collective *collective, uint32_t weight);
 
+/* The next tasks of the phase, from the cursor on; whether the cursor is at the end after them. */
+bool collective_fill_batch(struct collective *collective);
+/* Whether the running round reduces the weight's amax. */
+bool collective_reduces(const struct collective *collective, uint32_t weight);
+/* The scales that follow from what the run has reduced. */
+void collective_set_scales(struct collective *collective);
+/* Puts the cursor to the first pair, for a phase. */
+void collective_begin_phase(struct collective *collective, enum run_phase phase);
+/* The round is done: answers, and what the state learns. */
+void collective_end_run(struct collective *collective);
+
 /* collective_seal.c */
 int collective_start_seal(struct collective *collective);
+
+/* collective_reserve.c: which backend, and its memory; end_seal follows. */
+int collective_choose_backend(struct collective *collective);
+int collective_reserve(struct collective *collective);
+void collective_drop_arena(struct group *group);
+void collective_end_seal(struct collective *collective, int status);
+
+/*
+ * collective_device.c: the same on devices, where works are queued, not done, and their results
+ * land later.
+ */
+int collective_prepare_device(struct collective *collective);
+void collective_drop_device(struct collective *collective);
+int collective_device_start(struct collective *collective);
+void collective_device_finished(struct collective *collective, int status);
+void collective_device_go_on(struct collective *collective);
+/* Answers all of a member's quiesces; those of all that waited for a landing. */
+void collective_answer_quiesces(struct member *member);
+void collective_end_quiesces(struct collective *collective);
+/* Whether results are still to land, of the group or of those that it takes amaxes from. */
+bool collective_awaits_landing(const struct group *group);
+bool collective_awaits_sources(const struct group *group);
+
+/* Where the rank's device, or the host, has the arena. */
+uint8_t *collective_base(const struct group *group, const struct member *member);
 
 /*
  * collective_state.c: whether the state that the seal asks for is there and fits; takes it, once

@@ -85,8 +85,7 @@ bool collective_wants_amax(const struct collective *collective, uint32_t weight)
     return scaling_wants_amax(&group->scalings[weight], &group->list->weights[weight]);
 }
 
-/* Whether the running round reduces the weight's amax. */
-static bool reduces(const struct collective *collective, uint32_t weight)
+bool collective_reduces(const struct collective *collective, uint32_t weight)
 {
     const struct weight *w = &collective->group->list->weights[weight];
     if (collective->run.round.kind == ROUND_PRECOMPUTE)
@@ -94,10 +93,17 @@ static bool reduces(const struct collective *collective, uint32_t weight)
     return collective_wants_amax(collective, weight);
 }
 
-static uint8_t *run_place(const struct collective *collective)
+uint8_t *collective_base(const struct group *group, const struct member *member)
+{
+    return member->device ? arena_on(group->arena, member->device->number)->base
+                          : group->arena->data;
+}
+
+static uint8_t *run_place(const struct collective *collective, const struct member *member)
 {
     const struct group *group = collective->group;
-    return group->arena->data + collective_place_offset(group, collective->run.round.place);
+    return collective_base(group, member) +
+           collective_place_offset(group, collective->run.round.place);
 }
 
 /* Whether an early task wrote the pair's bytes already, with the scale that holds now. */
@@ -131,7 +137,7 @@ static uint32_t make_tasks(
     if (run->round.kind == ROUND_GATHER)
         early = collective_early_task(collective, weight, rank);
     if (run->phase == RUN_AMAX) {
-        if (!reduces(collective, weight))
+        if (!collective_reduces(collective, weight))
             return 0;
         if (early && early->op == BACKEND_AMAX) {
             take_amax(&run->weights[weight], early->amax);
@@ -141,13 +147,14 @@ static uint32_t make_tasks(
         return 1;
     }
     uint32_t count = 1;
-    collective_write_task(collective, member, weight, run_place(collective), tasks);
+    uint8_t *place = run_place(collective, member);
+    collective_write_task(collective, member, weight, place, tasks);
     if (written_early(early, tasks)) {
         take_amax(&run->weights[weight], early->amax);
         add_counts(&run->weights[weight].counts, &early->counts);
         count = 0;
     }
-    return count + padding_task(collective, member, weight, run_place(collective), tasks + count);
+    return count + padding_task(collective, member, weight, place, tasks + count);
 }
 
 /* Takes the results of a batch. */
@@ -160,13 +167,13 @@ static void take_results(struct run *run)
     }
 }
 
-static void set_scales(struct collective *collective)
+void collective_set_scales(struct collective *collective)
 {
     const struct run *run = &collective->run;
     struct group *group = collective->group;
     for (uint32_t w = run->first; w < run->first + run->count; w++) {
         const struct run_weight *result = &run->weights[w];
-        if (!reduces(collective, w) || group->list->weights[w].amax_group != 0)
+        if (!collective_reduces(collective, w) || group->list->weights[w].amax_group != 0)
             continue;
         if (run->round.kind == ROUND_PRECOMPUTE) {
             scaling_precomputed(
@@ -195,12 +202,14 @@ static void complete_gather(struct collective *collective)
     const struct run *run = &collective->run;
     struct group *group = collective->group;
     const struct bucket_info *bucket = &group->list->buckets[run->round.bucket];
-    uint8_t *scales = run_place(collective) + bucket->scales;
+    uint8_t *scales =
+        collective->device ? NULL : run_place(collective, run->members[0]) + bucket->scales;
     for (uint32_t i = 0; i < run->count; i++) {
         struct scaling *scaling = &group->scalings[run->first + i];
         const struct run_weight *result = &run->weights[run->first + i];
-        memcpy(scales + i * sizeof(float), &scaling->scale, sizeof(float));
-        if (group->list->weights[run->first + i].flavour == F8_PROTO_DELAYED)
+        if (scales)
+            memcpy(scales + i * sizeof(float), &scaling->scale, sizeof(float));
+        if (scales && group->list->weights[run->first + i].flavour == F8_PROTO_DELAYED)
             scaling_cast(scaling, result->amax);
         if (scaling_gathered(scaling, result->version, &result->counts))
             warn_stale(collective, run->first + i);
@@ -245,7 +254,7 @@ static void move_state(struct collective *collective)
     collective_keep_state(group);
 }
 
-static void end_run(struct collective *collective)
+void collective_end_run(struct collective *collective)
 {
     enum round_kind kind = collective->run.round.kind;
     if (kind == ROUND_GATHER)
@@ -256,8 +265,21 @@ static void end_run(struct collective *collective)
     collective_settle(collective);
 }
 
-/* Fills the batch from the cursor on. */
-static void fill_batch(struct collective *collective)
+/* Says where on the devices the tasks of a pair work and leave their results. */
+static void place_tasks(
+    const struct collective *collective, struct backend_task *tasks, uint32_t count)
+{
+    const struct run *run = &collective->run;
+    uint32_t there;
+    const struct member *member = collective_shard_of(collective, run->rank, run->weight, &there);
+    for (uint32_t t = 0; t < count && member->device; t++) {
+        tasks[t].device = member->device->number;
+        tasks[t].row = run->rank;
+        tasks[t].slot = run->weight;
+    }
+}
+
+bool collective_fill_batch(struct collective *collective)
 {
     struct run *run = &collective->run;
     uint32_t world_size = collective->group->world_size;
@@ -267,12 +289,21 @@ static void fill_batch(struct collective *collective)
         uint32_t made = make_tasks(collective, run->weight, run->rank, run->tasks + at);
         for (uint32_t t = at; t < at + made; t++)
             run->task_weights[t] = run->weight;
+        place_tasks(collective, run->tasks + at, made);
         run->work.num_tasks += made;
         if (++run->rank == world_size) {
             run->rank = 0;
             run->weight++;
         }
     }
+    return run->weight == run->first + run->count;
+}
+
+void collective_begin_phase(struct collective *collective, enum run_phase phase)
+{
+    collective->run.phase = phase;
+    collective->run.weight = collective->run.first;
+    collective->run.rank = 0;
 }
 
 static void begin_cast(struct collective *collective)
@@ -282,19 +313,18 @@ static void begin_cast(struct collective *collective)
     run->work.num_tasks = 0;
     if (run->round.kind != ROUND_GATHER)
         return;
-    run->weight = run->first;
-    run->rank = 0;
-    fill_batch(collective);
+    collective_begin_phase(collective, RUN_CAST);
+    (void)collective_fill_batch(collective);
 }
 
 /* The next batch of the phase, or the first of the next phase; no tasks: the phase is over. */
 static void next_batch(struct collective *collective)
 {
     struct run *run = &collective->run;
-    fill_batch(collective);
+    (void)collective_fill_batch(collective);
     if (run->work.num_tasks > 0 || run->phase == RUN_CAST)
         return;
-    set_scales(collective);
+    collective_set_scales(collective);
     if (run->round.kind == ROUND_GATHER && collective_must_exchange(collective))
         run->phase = RUN_EXCHANGE;
     else
@@ -305,6 +335,10 @@ static void batch_finished(struct backend_work *work, int status)
 {
     struct collective *collective = work->owner;
     struct run *run = &collective->run;
+    if (collective->device) {
+        collective_device_finished(collective, status);
+        return;
+    }
     assert(status == F8_OK); /* a run is never cancelled */
     (void)status;
     take_results(run);
@@ -313,15 +347,19 @@ static void batch_finished(struct backend_work *work, int status)
     if (run->phase == RUN_EXCHANGE)
         collective_exchange(collective);
     else if (work->num_tasks > 0)
-        backend_submit(collective->context->backend, work);
+        backend_submit(collective->backend, work);
     else
-        end_run(collective);
+        collective_end_run(collective);
 }
 
 void collective_go_on(struct collective *collective)
 {
+    if (collective->device) {
+        collective_device_go_on(collective);
+        return;
+    }
     begin_cast(collective);
-    backend_submit(collective->context->backend, &collective->run.work);
+    backend_submit(collective->backend, &collective->run.work);
 }
 
 void collective_fail(struct collective *collective, int status)
@@ -361,24 +399,28 @@ int collective_start(void *context, const struct round_run *round)
         return collective_start_seal(collective);
     if (round->kind == ROUND_GATHER && collective_is_fenced(collective))
         return ROUND_LATER;
+    /* What moves the state takes all that gathers have found. */
+    bool moves = round->kind == ROUND_SYNC || round->kind == ROUND_INVALIDATE;
+    if (moves && collective_awaits_sources(collective->group))
+        return ROUND_LATER;
     set_range(collective);
     set_members(collective);
     collective_set_sources(collective);
     int status = collective_check_versions(collective, run->first, run->count, run->weights);
     if (status < 0)
         return status;
-    run->phase = RUN_AMAX;
-    run->weight = run->first;
-    run->rank = 0;
+    collective_begin_phase(collective, RUN_AMAX);
     run->work = (struct backend_work){
         .tasks = run->tasks,
         .job = collective->group->job->id,
         .finished = batch_finished,
         .owner = collective,
     };
+    if (collective->device)
+        return collective_device_start(collective);
     next_batch(collective);
     /* Even without tasks: a round ends later, never inside its start. */
-    backend_submit(collective->context->backend, &run->work);
+    backend_submit(collective->backend, &run->work);
     return F8_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The seal: compares what the ranks registered, reserves the arena, and makes the group ready for
- * its collectives. On the loop; the backend reserves.
+ * The seal: compares what the ranks registered, and makes the group ready for its collectives, once
+ * the arena is reserved. On the loop.
  */
 #include "daemon/collective_private.h"
 
@@ -78,16 +78,22 @@ static int check_slots(const struct weight_list *list, uint32_t slots, struct re
     return F8_OK;
 }
 
-/* A shard that is not empty must lie somewhere. */
+/* A shard that is not empty must lie somewhere, and where its rank works. */
 static int check_shards(const struct member *member, struct reason *reason)
 {
     const struct weight_list *list = member->list;
-    for (uint32_t w = 0; w < list->num_weights; w++)
-        if (!member->shards[w].region &&
-            weight_shard_count(&list->weights[w], list->world_size, member->rank) > 0)
+    for (uint32_t w = 0; w < list->num_weights; w++) {
+        const struct region *region = member->shards[w].region;
+        if (!region && weight_shard_count(&list->weights[w], list->world_size, member->rank) > 0)
             return reason_set(reason, F8_EINVAL,
                 "rank %u (pid %u): the shard of weight %s has no region", member->rank, member->pid,
                 list->weights[w].name);
+        if (region && !region->backend && member->device)
+            return reason_set(reason, F8_EREGION,
+                "rank %u (pid %u): the shard of weight %s lies on the host, but its client works "
+                "on device %d: it was registered before the device was added",
+                member->rank, member->pid, list->weights[w].name, member->device->number);
+    }
     return F8_OK;
 }
 
@@ -177,6 +183,8 @@ static int prepare(struct collective *collective)
     if (status == F8_OK)
         status = collective_prepare_earlies(collective);
     if (status == F8_OK)
+        status = collective_prepare_device(collective);
+    if (status == F8_OK)
         return F8_OK;
     free(collective->sealed);
     collective->sealed = NULL;
@@ -224,7 +232,7 @@ static void trim(struct group *group)
     (void)malloc_trim(0);
 }
 
-static void end_seal(struct collective *collective, int status)
+void collective_end_seal(struct collective *collective, int status)
 {
     struct group *group = collective->group;
     if (status == F8_OK)
@@ -244,64 +252,6 @@ static void end_seal(struct collective *collective, int status)
         hand_over(collective);
     }
     collective_settle(collective);
-}
-
-static void reserved(struct backend_reserve *reserve, int status)
-{
-    struct collective *collective = reserve->owner;
-    struct group *group = collective->group;
-    if (status < 0) {
-        registry_discharge_arena(group->job, reserve->size);
-        collective->refusal = reserve->reason;
-    } else {
-        group->arena = reserve->arena;
-    }
-    end_seal(collective, status);
-}
-
-/* The arena of the generation before serves again if it fits: its pages are there already. */
-static bool arena_serves(const struct collective *collective)
-{
-    return collective->group->arena && collective->group->arena->size == collective->layout.size;
-}
-
-static void drop_arena(struct group *group)
-{
-    if (!group->arena)
-        return;
-    registry_discharge_arena(group->job, group->arena->size);
-    arena_free(group->arena);
-    group->arena = NULL;
-}
-
-static void arena_kept(struct backend_work *work, int status)
-{
-    end_seal(work->owner, status);
-}
-
-static int start_reserve(struct collective *collective)
-{
-    struct group *group = collective->group;
-    struct backend *backend = collective->context->backend;
-    bool none = group->sources; /* it gathers nothing */
-    if (none || arena_serves(collective)) {
-        collective->dirty = true;
-        collective->run.work = (struct backend_work){
-            .job = group->job->id, .finished = arena_kept, .owner = collective};
-        backend_submit(backend, &collective->run.work);
-        return F8_OK;
-    }
-    drop_arena(group);
-    char what[F8_PROTO_MAX_NAME + 32];
-    (void)snprintf(what, sizeof(what), "the arena of group %s", group->name);
-    int status =
-        registry_charge_arena(group->job, what, collective->layout.size, &collective->refusal);
-    if (status < 0)
-        return status;
-    collective->run.reserve = (struct backend_reserve){
-        .size = collective->layout.size, .finished = reserved, .owner = collective};
-    backend_reserve(backend, &collective->run.reserve);
-    return F8_OK;
 }
 
 static bool any_shared(const struct weight_list *list)
@@ -348,7 +298,7 @@ static int start_amax_seal(struct collective *collective)
         return reason_set(
             &collective->refusal, F8_ERANKDEAD, "a rank of group %s died or left", group->name);
     struct weight_list *list;
-    int status = F8_OK;
+    int status = collective_choose_backend(collective);
     for (uint32_t r = 1; r < group->world_size && status == F8_OK; r++)
         status = compare_options(group->members[0], group->members[r], &collective->refusal);
     if (status == F8_OK)
@@ -361,9 +311,8 @@ static int start_amax_seal(struct collective *collective)
     weights_unref(list);
     if (status < 0)
         return status;
-    drop_arena(group);
     collective->layout = (struct weights_layout){0};
-    return start_reserve(collective);
+    return collective_reserve(collective);
 }
 
 int collective_start_seal(struct collective *collective)
@@ -376,6 +325,8 @@ int collective_start_seal(struct collective *collective)
     if (group->sources)
         return start_amax_seal(collective);
     int status = compare_members(group, refusal);
+    if (status == F8_OK)
+        status = collective_choose_backend(collective);
     if (status == F8_OK)
         status = check_slots(first->list, first->seal.slots, refusal);
     for (uint32_t r = 0; r < group->world_size && status == F8_OK; r++)
@@ -396,5 +347,5 @@ int collective_start_seal(struct collective *collective)
             "weights or give fewer slots",
             group->name, group->slots);
     collective->dirty = group->poison || any_shared(group->list);
-    return start_reserve(collective);
+    return collective_reserve(collective);
 }

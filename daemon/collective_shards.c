@@ -33,10 +33,32 @@ int collective_quiesce(struct member *member, uint64_t tag, struct reason *reaso
     if (reserve_quiesce(member) < 0)
         return reason_set(
             reason, F8_ENOMEM, "out of memory while rank %u waits for quiet", member->rank);
-    if (round_quiesce(group->collective->rounds, member->rank, tag) == F8_OK)
+    if (round_quiesce(group->collective->rounds, member->rank, tag) == F8_OK &&
+        !collective_awaits_landing(group))
         return F8_OK;
     member->quiesces[member->num_quiesces++] = tag;
     return ROUND_PENDING;
+}
+
+void collective_answer_quiesces(struct member *member)
+{
+    const struct collective *collective = member->group->collective;
+    for (uint32_t i = 0; i < member->num_quiesces; i++)
+        collective->context->listener->done(member, member->quiesces[i], F8_OK, NULL);
+    member->num_quiesces = 0;
+}
+
+void collective_end_quiesces(struct collective *collective)
+{
+    const struct group *group = collective->group;
+    if (collective_awaits_landing(group))
+        return;
+    for (uint32_t r = 0; r < group->world_size; r++) {
+        struct member *member = group->members[r];
+        if (member && member->num_quiesces > 0 &&
+            round_quiesce(collective->rounds, r, member->quiesces[0]) == F8_OK)
+            collective_answer_quiesces(member);
+    }
 }
 
 /* The first bucket with an open request of the member that reads one of these weights. */

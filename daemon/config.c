@@ -28,6 +28,7 @@ enum kind {
     KIND_SOCKET,
     KIND_LEVEL,
     KIND_GROUP,
+    KIND_CUDA,
 };
 
 struct setting {
@@ -75,6 +76,10 @@ static const struct setting settings[] = {
         AT(max_states), 1, 1 << 20},
     {"linger", "SECONDS", "that a group's scaling state outlives it (default: 600)", KIND_SECONDS,
         AT(linger_ms), 0, 1 << 30},
+    {"cuda", "WHEN", "serve GPUs: auto, off, or require, to end without (default: auto)", KIND_CUDA,
+        AT(cuda), 0, 0},
+    {"cuda-limit", "SECONDS", "for a call of CUDA, past which the daemon ends (default: 120)",
+        KIND_SECONDS, AT(cuda_limit_ms), 1, 1 << 30},
 };
 
 #define NUM_SETTINGS (sizeof(settings) / sizeof(settings[0]))
@@ -103,6 +108,8 @@ static void set_defaults(struct config *config)
         .deadline_ms = 600000,
         .slow_ms = 30000,
         .linger_ms = 600000,
+        .cuda = CONFIG_CUDA_AUTO,
+        .cuda_limit_ms = 120000,
     };
 }
 
@@ -178,6 +185,23 @@ static int set_level(
     return F8_OK;
 }
 
+static int set_cuda(
+    struct config *config, const char *from, const char *text, struct reason *reason)
+{
+    static const char *const words[] = {
+        [CONFIG_CUDA_AUTO] = "auto",
+        [CONFIG_CUDA_OFF] = "off",
+        [CONFIG_CUDA_REQUIRE] = "require",
+    };
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (strcmp(text, words[i]) == 0) {
+            config->cuda = (enum config_cuda)i;
+            return F8_OK;
+        }
+    }
+    return reason_set(reason, F8_EINVAL, "%s: %s is not auto, off or require", from, text);
+}
+
 static int set_one(struct config *config, const struct setting *setting, const char *from,
     const char *text, struct reason *reason)
 {
@@ -188,6 +212,8 @@ static int set_one(struct config *config, const struct setting *setting, const c
         return set_group(config, from, text, reason);
     case KIND_LEVEL:
         return set_level(config, from, text, reason);
+    case KIND_CUDA:
+        return set_cuda(config, from, text, reason);
     default:
         return set_number(config, setting, from, text, reason);
     }

@@ -13,6 +13,12 @@
 #include "daemon/log.h"
 #include "daemon/reason.h"
 
+enum config_cuda {
+    CONFIG_CUDA_AUTO,    /* if there is something to work with */
+    CONFIG_CUDA_OFF,     /* the module is not looked for */
+    CONFIG_CUDA_REQUIRE, /* the daemon does not start without */
+};
+
 struct config {
     char socket[108]; /* path, as long as sun_path */
     enum log_level log_level;
@@ -30,6 +36,8 @@ struct config {
     uint64_t deadline_ms;    /* of a collective that names none */
     uint64_t slow_ms;        /* after which a waiting collective is logged */
     uint64_t linger_ms;      /* that a scaling state is kept after its group is gone */
+    enum config_cuda cuda;
+    uint64_t cuda_limit_ms; /* for one call of CUDA, then the daemon ends */
     bool has_admin_gid;
     gid_t admin_gid; /* besides root and the daemon's own uid */
 };

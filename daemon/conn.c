@@ -23,8 +23,8 @@
 /* Replies that may wait in bytes, whatever the credit. */
 #define MAX_WAITING ((size_t)1 << 20)
 
-/* Descriptors on one packet that are received in order to refuse them by name. */
-#define MAX_FDS 4
+/* Descriptors on one packet: as many as any request takes, or more to refuse them by name. */
+#define MAX_FDS F8_PROTO_MAX_FDS
 
 struct conn {
     struct conn_context *context; /* borrowed: outlives it */

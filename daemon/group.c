@@ -35,6 +35,8 @@ static void member_free(struct member *member)
     free(member->versions);
     free(member->quiesces);
     free(member->seal.import);
+    ready_events_free(&member->ready);
+    device_unref(member->device);
     free(member);
 }
 

@@ -4,7 +4,7 @@
  * the rows that earlier pages had, and stops when the packet is full. On the loop; rows live in
  * the answer's scratch memory until it is sent.
  */
-#include "daemon/session_private.h"
+#include "daemon/inspect_private.h"
 
 #include <assert.h>
 #include <fnmatch.h>
@@ -20,19 +20,7 @@
 #define PAGE_BYTES (F8_PROTO_MAX_PACKET - 2048)
 #define SCRATCH    ((size_t)1 << 19)
 
-/* A page being filled. */
-struct page {
-    struct session *session; /* borrowed */
-    const F8__Inspect *ask;  /* borrowed */
-    F8__InspectReply *reply; /* borrowed: the answer's */
-    char *scratch;           /* borrowed: the answer's */
-    size_t used, bytes;
-    uint64_t row; /* of all that match, which comes next */
-    bool full;
-};
-
-/* Scratch memory for a row's parts; the page is full when there is no more. */
-static void *grab(struct page *page, size_t size)
+void *inspect_grab(struct page *page, size_t size)
 {
     size_t rounded = (size + 7) & ~(size_t)7;
     if (page->used + rounded > SCRATCH) {
@@ -71,7 +59,7 @@ static void put_row(struct page *page, void *message, void ***list, size_t *coun
         return;
     }
     if (!*list)
-        *list = grab(page, PAGE_ROWS * sizeof(void *));
+        *list = inspect_grab(page, PAGE_ROWS * sizeof(void *));
     if (!*list)
         return;
     (*list)[(*count)++] = message;
@@ -92,7 +80,7 @@ static void fill_status(struct page *page)
 {
     const struct session_context *context = page->session->context;
     const struct config *config = registry_config(context->registry);
-    F8__StatusInfo *info = grab(page, sizeof(*info));
+    F8__StatusInfo *info = inspect_grab(page, sizeof(*info));
     struct registry_totals totals;
     registry_count(context->registry, &totals);
     f8__status_info__init(info);
@@ -112,12 +100,13 @@ static void fill_status(struct page *page)
     info->failed_rounds = context->collective.failed;
     info->memory_limit = config->memory_per_uid;
     info->backend = (char *)context->collective.backend->ops->name;
+    inspect_devices(page, info);
     page->reply->status = info;
 }
 
 static void add_job(struct page *page, const struct job *job)
 {
-    F8__JobInfo *info = wants_row(page) ? grab(page, sizeof(*info)) : NULL;
+    F8__JobInfo *info = wants_row(page) ? inspect_grab(page, sizeof(*info)) : NULL;
     if (!info)
         return;
     f8__job_info__init(info);
@@ -141,7 +130,7 @@ static const char *state_name(enum group_state state)
 
 static uint32_t *grab_pids(struct page *page, const struct group *group)
 {
-    uint32_t *pids = grab(page, group->world_size * sizeof(*pids));
+    uint32_t *pids = inspect_grab(page, group->world_size * sizeof(*pids));
     for (uint32_t r = 0; pids && r < group->world_size; r++)
         pids[r] = group->members[r] ? group->members[r]->pid : 0;
     return pids;
@@ -149,7 +138,7 @@ static uint32_t *grab_pids(struct page *page, const struct group *group)
 
 static void add_group(struct page *page, const struct group *group)
 {
-    F8__GroupInfo *info = wants_row(page) ? grab(page, sizeof(*info)) : NULL;
+    F8__GroupInfo *info = wants_row(page) ? inspect_grab(page, sizeof(*info)) : NULL;
     uint32_t *pids = info ? grab_pids(page, group) : NULL;
     if (!pids)
         return;
@@ -166,11 +155,12 @@ static void add_group(struct page *page, const struct group *group)
     info->weights = group->list ? group->list->num_weights : 0;
     info->buckets = group->list ? group->list->num_buckets : 0;
     info->slots = group->slots;
-    info->arena_bytes = group->arena ? group->arena->size : 0;
+    info->arena_bytes = group->arena_bytes;
     info->collectives = collective_completed(group);
     info->gathers = group->gathers;
     info->float8_bytes = group->float8_bytes;
-    put_row(page, info, (void ***)&page->reply->groups, &page->reply->n_groups);
+    if (inspect_group_devices(page, group, info))
+        put_row(page, info, (void ***)&page->reply->groups, &page->reply->n_groups);
 }
 
 static void fill_weight(F8__WeightInfo *info, const struct group *group, uint32_t index)
@@ -217,7 +207,7 @@ static bool fill_history(
 {
     const struct weight *weight = &group->list->weights[index];
     info->n_history = weight->history_length;
-    info->history = grab(page, weight->history_length * sizeof(*info->history));
+    info->history = inspect_grab(page, weight->history_length * sizeof(*info->history));
     for (uint32_t i = 0; info->history && i < weight->history_length; i++)
         info->history[i] = scaling_history(&group->scalings[index], weight, i);
     return info->history;
@@ -232,7 +222,7 @@ static void add_weights(struct page *page, const struct group *group)
     for (; w < num_weights && !page->full; w++) {
         if (!matches(page->ask->name, group->list->weights[w].name) || !wants_row(page))
             continue;
-        F8__WeightInfo *info = grab(page, sizeof(*info));
+        F8__WeightInfo *info = inspect_grab(page, sizeof(*info));
         if (!info)
             return;
         fill_weight(info, group, w);
@@ -258,8 +248,8 @@ static void sum_weights(F8__BucketInfo *info, const struct group *group, uint32_
 
 static void add_bucket(struct page *page, const struct group *group, uint32_t bucket)
 {
-    F8__BucketInfo *info = grab(page, sizeof(*info));
-    uint32_t *holders = info ? grab(page, group->world_size * sizeof(*holders)) : NULL;
+    F8__BucketInfo *info = inspect_grab(page, sizeof(*info));
+    uint32_t *holders = info ? inspect_grab(page, group->world_size * sizeof(*holders)) : NULL;
     if (!holders)
         return;
     f8__bucket_info__init(info);
@@ -294,8 +284,8 @@ static void add_history(struct page *page, const struct group *group, uint32_t w
 {
     uint64_t newest = group->scalings[weight].delayed.syncs;
     uint32_t count = history_count(group->history, weight, newest);
-    F8__HistoryInfo *info = grab(page, sizeof(*info));
-    uint32_t *values = info ? grab(page, 2 * count * sizeof(*values)) : NULL;
+    F8__HistoryInfo *info = inspect_grab(page, sizeof(*info));
+    uint32_t *values = info ? inspect_grab(page, 2 * count * sizeof(*values)) : NULL;
     if (!values)
         return;
     f8__history_info__init(info);
@@ -357,8 +347,8 @@ static void add_round(struct page *page, const struct group *group)
     struct round_head head;
     if (!collective_head(group, &head) || !wants_row(page))
         return;
-    F8__RoundInfo *info = grab(page, sizeof(*info));
-    uint32_t *ranks = info ? grab(page, 2 * group->world_size * sizeof(*ranks)) : NULL;
+    F8__RoundInfo *info = inspect_grab(page, sizeof(*info));
+    uint32_t *ranks = info ? inspect_grab(page, 2 * group->world_size * sizeof(*ranks)) : NULL;
     if (!ranks)
         return;
     uint64_t now = now_of(page);

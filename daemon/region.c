@@ -141,6 +141,22 @@ int region_map(int fd, struct region **ret_region, struct reason *reason)
     return F8_OK;
 }
 
+int region_of_device(
+    struct backend *backend, const struct backend_map *map, struct region **ret_region)
+{
+    struct region *region = malloc(sizeof(*region));
+    if (!region)
+        return F8_ENOMEM;
+    *region = (struct region){.data = map->data,
+        .size = map->size,
+        .refs = 1,
+        .backend = backend,
+        .mapping = map->mapping,
+        .number = map->device};
+    *ret_region = region;
+    return F8_OK;
+}
+
 struct region *region_ref(struct region *region)
 {
     assert(region->refs > 0);
@@ -155,7 +171,10 @@ void region_unref(struct region *region)
     assert(region->refs > 0);
     if (--region->refs > 0)
         return;
-    (void)munmap((void *)region->data, region->size);
+    if (region->backend)
+        region->backend->ops->device->unmap(region->backend, region->mapping);
+    else
+        (void)munmap((void *)region->data, region->size);
     free(region);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A client's shared memory as the daemon sees it: a sealed memfd, checked, mapped read-only and
- * counted. Called by session and registry on the loop; workers only read the mapping, which
- * stands as long as anyone holds a reference.
+ * counted; or memory of a CUDA device, which a backend has mapped. Called by session and registry
+ * on the loop; workers only read the mapping, which stands as long as anyone holds a reference.
  */
 #ifndef F8_DAEMON_REGION_H
 #define F8_DAEMON_REGION_H
@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "backend_device.h"
 #include "reason.h"
 
 struct region {
@@ -19,6 +20,9 @@ struct region {
     uint32_t refs;
     dev_t device; /* of the memfd: which file it is, for people and for duplicates */
     ino_t inode;
+    struct backend *backend; /* borrowed: of device memory, outlives it; NULL: on the host */
+    struct backend_mapping *mapping; /* owned: of device memory; `data` is a device address */
+    int32_t number;                  /* of the device */
 };
 
 /*
@@ -33,6 +37,13 @@ int region_check(int fd, uint64_t *ret_size, struct reason *reason);
  * F8_ENOMEM.
  */
 int region_map(int fd, struct region **ret_region, struct reason *reason);
+
+/*
+ * Device memory that `backend` has mapped (a finished map), with one reference; the mapping is
+ * taken over. F8_ENOMEM: it is not.
+ */
+int region_of_device(
+    struct backend *backend, const struct backend_map *map, struct region **ret_region);
 
 struct region *region_ref(struct region *region);
 

@@ -272,9 +272,10 @@ void registry_free_group(struct group *group)
     while (group->sources)
         group_unlink(group->sources);
     group_bury(group);
-    if (group->arena)
-        registry_discharge_arena(job, group->arena->size);
+    registry_discharge_arena(job, group->arena_bytes);
     arena_free(group->arena);
+    free(group->devices);
+    free(group->arena_counts);
     weights_unref(group->list);
     free(group->scalings);
     history_free(group->history);

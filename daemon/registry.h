@@ -12,6 +12,7 @@
 
 #include "daemon/arena.h"
 #include "daemon/config.h"
+#include "daemon/device.h"
 #include "daemon/history.h"
 #include "daemon/reason.h"
 #include "daemon/region.h"
@@ -73,34 +74,40 @@ struct member {
     uint32_t num_quiesces, quiesces_capacity;
     uint32_t rank;
     uint32_t pid;
-    uint64_t generation;     /* that it takes part in */
-    struct member_seal seal; /* what it gave to the seal */
-    struct member *next;     /* borrowed: the group's list of departed ones */
-    struct member *sibling;  /* borrowed: the session's list of what its client has joined */
-    struct group *names;     /* borrowed: the foreign amax group that its weights name, or NULL */
+    uint64_t generation;       /* that it takes part in */
+    struct device *device;     /* a reference; NULL: its shards are on the host */
+    struct ready_events ready; /* of a sealed group on devices */
+    struct member_seal seal;   /* what it gave to the seal */
+    struct member *next;       /* borrowed: the group's list of departed ones */
+    struct member *sibling;    /* borrowed: the session's list of what its client has joined */
+    struct group *names;       /* borrowed: the foreign amax group that its weights name, or NULL */
     uint32_t committed_weights, committed_buckets;
     bool registering; /* a registration of several packets is under way */
 };
 
 /* The ranks that shard the same weights. */
 struct group {
-    struct job *job;               /* borrowed: outlives its groups */
-    struct group *next;            /* borrowed: the job's list */
-    struct group *amax_group;      /* borrowed: a foreign one, from its seal until it re-forms */
-    struct group *sources;         /* borrowed: list of those whose amax group this one is */
-    struct group *next_source;     /* borrowed: that list */
-    struct member **members;       /* owned array, by rank; NULL: nobody; owned members */
-    struct member *departed;       /* owned list: work may still read their shards */
-    struct weight_list *list;      /* a reference; NULL before the first seal */
-    struct scaling *scalings;      /* owned: by weight of list */
-    struct history *history;       /* owned: by weight of list; NULL before the first sync */
-    struct arena *arena;           /* owned; NULL before the first seal */
-    struct state *stored;          /* borrowed: held in the store of states; NULL: none */
-    struct collective *collective; /* owned: made and freed by session */
-    void *waiting;                 /* borrowed: sessions that join once it is drained */
-    char *name;                    /* owned */
-    struct reason cause;           /* why it broke last; empty if it never did */
-    uint64_t generation;           /* from 1 */
+    struct job *job;                 /* borrowed: outlives its groups */
+    struct group *next;              /* borrowed: the job's list */
+    struct group *amax_group;        /* borrowed: a foreign one, from its seal until it re-forms */
+    struct group *sources;           /* borrowed: list of those whose amax group this one is */
+    struct group *next_source;       /* borrowed: that list */
+    struct member **members;         /* owned array, by rank; NULL: nobody; owned members */
+    struct member *departed;         /* owned list: work may still read their shards */
+    struct weight_list *list;        /* a reference; NULL before the first seal */
+    struct scaling *scalings;        /* owned: by weight of list */
+    struct history *history;         /* owned: by weight of list; NULL before the first sync */
+    struct arena *arena;             /* owned; NULL before the first seal */
+    uint64_t arena_bytes;            /* charged for it: its size, on each of its devices */
+    int32_t *devices;                /* owned: by rank; where it lies, if it is on devices */
+    uint32_t arena_slots;            /* of its tables there */
+    struct f8k_counts *arena_counts; /* owned: by slot, what has landed of the tables totals */
+    struct state *stored;            /* borrowed: held in the store of states; NULL: none */
+    struct collective *collective;   /* owned: made and freed by session */
+    void *waiting;                   /* borrowed: sessions that join once it is drained */
+    char *name;                      /* owned */
+    struct reason cause;             /* why it broke last; empty if it never did */
+    uint64_t generation;             /* from 1 */
     uint64_t gathers;
     uint64_t syncs;        /* that the state of its delayed weights has seen */
     uint64_t float8_bytes; /* gathered in float8 by one round of all buckets */

@@ -47,6 +47,7 @@ void scaling_next_generation(struct scaling *scaling, const struct weight *weigh
     scaling->version = SCALING_VERSION_UNKNOWN;
     scaling->scale_version = SCALING_VERSION_UNKNOWN;
     scaling->precomputed = false;
+    scaling->pending = 0; /* what has not landed by now never will */
     if (weight->flavour == F8_PROTO_DYNAMIC)
         scaling->ready = false;
 }
@@ -74,12 +75,24 @@ static void see_amax(struct scaling *scaling, uint32_t amax)
 void scaling_precomputed(
     struct scaling *scaling, const struct weight *weight, uint32_t amax, uint64_t version)
 {
-    see_amax(scaling, amax);
-    set_scale(scaling, weight, amax, F8K_SCALE_PRECOMPUTE);
+    scaling_precompute_begun(scaling, version);
+    scaling_precompute_landed(scaling, weight, amax);
+}
+
+void scaling_precompute_begun(struct scaling *scaling, uint64_t version)
+{
     scaling->version = version;
     scaling->scale_version = version;
     scaling->precomputed = true;
     scaling->ready = true;
+    scaling->pending++;
+}
+
+void scaling_precompute_landed(struct scaling *scaling, const struct weight *weight, uint32_t amax)
+{
+    see_amax(scaling, amax);
+    set_scale(scaling, weight, amax, F8K_SCALE_PRECOMPUTE);
+    scaling->pending--;
 }
 
 void scaling_in_gather(struct scaling *scaling, const struct weight *weight, uint32_t amax)
@@ -160,6 +173,7 @@ void scaling_follow(
     scaling->amax = leader->amax;
     scaling->amax_seen = leader->amax_seen;
     scaling->precomputed = leader->precomputed;
+    scaling->pending = leader->pending;
     bool takes_local = !scaling->ready || !leader->ready;
     scaling->ready = leader->ready;
     if (weight->flavour != F8_PROTO_DELAYED)
@@ -175,12 +189,17 @@ void scaling_follow(
         weight->history_length * sizeof(*leader->delayed.history));
 }
 
+void scaling_counted(struct scaling *scaling, const struct f8k_counts *counts)
+{
+    scaling->saturated += counts->saturated;
+    scaling->nan += counts->nan;
+}
+
 bool scaling_gathered(struct scaling *scaling, uint64_t version, const struct f8k_counts *counts)
 {
     scaling->version = version;
     scaling->gathers++;
-    scaling->saturated += counts->saturated;
-    scaling->nan += counts->nan;
+    scaling_counted(scaling, counts);
     bool stale = scaling->precomputed && version > scaling->scale_version;
     scaling->stale += stale;
     return stale;

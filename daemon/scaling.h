@@ -37,6 +37,7 @@ struct scaling {
     bool amax_seen, scale_seen;
     bool precomputed; /* `scale` is from the batched reduction */
     bool ready; /* the next cast takes `scale` as it is: static, precomputed, or initialised */
+    uint16_t pending; /* precomputes whose scale only a device knows yet: `scale` is older */
 };
 
 /* The state of a weight that was never gathered; `history` has room for its history_length. */
@@ -60,6 +61,13 @@ bool scaling_wants_amax(const struct scaling *scaling, const struct weight *weig
 /* The batched reduction gave this amax for values of this version. Dynamic weights. */
 void scaling_precomputed(
     struct scaling *scaling, const struct weight *weight, uint32_t amax, uint64_t version);
+
+/*
+ * The same on devices, where it is begun, and known some time later: in between casts take the
+ * scale from the device's tables.
+ */
+void scaling_precompute_begun(struct scaling *scaling, uint64_t version);
+void scaling_precompute_landed(struct scaling *scaling, const struct weight *weight, uint32_t amax);
 
 /*
  * The reduction inside a gather gave this amax. Dynamic: the scale is for that gather alone.
@@ -95,5 +103,8 @@ uint32_t scaling_history(const struct scaling *scaling, const struct weight *wei
  * precomputed from older values: legal (evaluation, accumulation), but worth a word.
  */
 bool scaling_gathered(struct scaling *scaling, uint64_t version, const struct f8k_counts *counts);
+
+/* What a gather on devices met is known only some time after it. */
+void scaling_counted(struct scaling *scaling, const struct f8k_counts *counts);
 
 #endif

@@ -10,6 +10,7 @@
 #include <uv.h>
 
 #include "daemon/backend.h"
+#include "daemon/backend_cuda.h"
 #include "daemon/conn.h"
 #include "daemon/listener.h"
 #include "daemon/log.h"
@@ -21,7 +22,8 @@ struct server {
     struct listener listener;
     struct conn_context conns;
     struct session_context session;
-    struct backend *backend;    /* owned */
+    struct backend *backend;    /* owned: the host's */
+    struct backend *cuda;       /* owned; NULL: no GPUs here */
     struct state_store *states; /* owned */
 };
 
@@ -106,6 +108,38 @@ static int open_states(struct server *server, const struct config *config, struc
     return F8_OK;
 }
 
+static void log_devices(struct backend *cuda)
+{
+    struct backend_info info;
+    cuda->ops->device->info(cuda, &info);
+    for (uint32_t i = 0; i < info.num_devices; i++)
+        log_info("device %u: %s at %s, %llu MiB", i, info.devices[i].name, info.devices[i].pci,
+            (unsigned long long)(info.devices[i].memory >> 20));
+    log_info("CUDA driver %u.%u, NCCL %s", info.driver_version / 1000,
+        info.driver_version % 1000 / 10,
+        info.nccl_version ? "for groups on several devices" : info.nccl_reason);
+}
+
+/*
+ * After the socket is ours, as the states. Without GPUs the host's backend still serves, and the
+ * reason is kept for those who ask for them.
+ */
+static int open_cuda(struct server *server, const struct config *config, struct reason *reason)
+{
+    struct reason *why = &server->session.no_cuda;
+    if (config->cuda == CONFIG_CUDA_OFF)
+        return reason_set(why, F8_OK, "it is switched off (--cuda off)");
+    int status = backend_cuda_open(&server->loop, config, &server->cuda, why);
+    server->session.collective.cuda = server->cuda;
+    if (status == F8_OK)
+        log_devices(server->cuda);
+    else if (config->cuda == CONFIG_CUDA_REQUIRE)
+        return reason_set(reason, status, "--cuda require: %.480s", why->text);
+    else
+        log_info("no GPUs: %s", why->text);
+    return F8_OK;
+}
+
 static int set_up(struct server *server, const struct config *config, struct reason *reason)
 {
     int status = set_up_rooms(server, config);
@@ -119,6 +153,8 @@ static int set_up(struct server *server, const struct config *config, struct rea
     status = listener_open(&server->listener, &server->loop, config->socket, reason);
     if (status == F8_OK) {
         status = open_states(server, config, reason);
+        if (status == F8_OK)
+            status = open_cuda(server, config, reason);
         if (status < 0)
             listener_close(&server->listener);
     }
@@ -136,6 +172,7 @@ static void close_any(uv_handle_t *handle, void *unused)
 
 static void take_down(struct server *server)
 {
+    backend_free(server->cuda);
     backend_free(server->backend);
     (void)uv_run(&server->loop, UV_RUN_DEFAULT);
     state_store_close(server->states);

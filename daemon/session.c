@@ -48,21 +48,29 @@ struct session *session_new(
     return session;
 }
 
-void session_free(struct session *session, bool died)
+void session_leave_groups(struct session *session, bool died)
 {
-    struct job *job = session->job;
     struct collective_context *collective = &session->context->collective;
-    if (session->waits_for)
-        session_stop_waiting(session);
     /* A group that breaks answers all who wait in those that share amaxes with it: not us. */
     bool held = collective_hold(collective);
     while (session->members) {
         struct member *member = session->members;
         session->members = member->sibling;
-        collective_leave(member, died && !session->leaving);
+        collective_leave(member, died);
     }
     collective_let_go(collective, held);
+    session->num_members = 0;
+}
+
+void session_free(struct session *session, bool died)
+{
+    struct job *job = session->job;
+    if (session->waits_for)
+        session_stop_waiting(session);
+    session_leave_groups(session, died && !session->leaving);
     session_drop_regions(session);
+    session_drop_device(session);
+    session_forget_fences(session);
     if (job)
         registry_leave_job(job);
     session->context->connections--;
@@ -168,9 +176,11 @@ static int handle_hello(
     reply->daemon_version = F8_VERSION;
     reply->credit = registry_config(session->context->registry)->credit;
     reply->pid = (uint32_t)getpid();
-    /* All that the list has: this build is complete. protobuf-c wants pointers that it may free. */
+    /* All that the list has, its last only with devices; protobuf-c wants pointers that it may
+     * free. */
     reply->capabilities = (char **)f8_proto_capabilities;
-    reply->n_capabilities = F8_CAPABILITY_COUNT;
+    reply->n_capabilities =
+        session->context->collective.cuda ? F8_CAPABILITY_COUNT : F8_CAPABILITY_REGION_CUDA;
     answer->reply.body_case = F8__REPLY__BODY_HELLO;
     answer->reply.hello = reply;
     return F8_OK;
@@ -224,6 +234,8 @@ static session_handler *const handlers[] = {
     [F8__REQUEST__BODY_EXPORT] = session_export,
     [F8__REQUEST__BODY_IMPORT] = session_import,
     [F8__REQUEST__BODY_GOODBYE] = handle_goodbye,
+    [F8__REQUEST__BODY_DEVICE_ADD] = session_device_add,
+    [F8__REQUEST__BODY_DEVICE_DROP] = session_device_drop,
 };
 
 /* What nobody waits for is never answered, not even when it is refused. */

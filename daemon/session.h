@@ -27,6 +27,7 @@ struct session_context {
     struct registry *registry;            /* borrowed */
     struct collective_context collective; /* its listener is session_listener */
     const struct session_link *link;      /* borrowed: static */
+    struct reason no_cuda;                /* why collective.cuda is NULL */
     uint64_t started;                     /* loop time, ms */
     uint32_t connections;
 };

@@ -6,6 +6,7 @@
 #include "daemon/session_private.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 int session_generation(const struct session *session, uint32_t group, uint64_t generation,
     struct member **ret_member, struct reason *reason)
@@ -32,6 +33,11 @@ int session_seal(struct session *session, const struct incoming *incoming, struc
     if (member->registering)
         return reason_set(&answer->reason, F8_EORDER,
             "rank %u asked for the seal in the middle of a registration", member->rank);
+    if (session_adds_device(session))
+        return reason_set(&answer->reason, F8_EORDER,
+            "rank %u asked for the seal, but its device is still being added: wait for that before "
+            "the seal",
+            member->rank);
     if (seal->state > F8_PROTO_STATE_IMPORT)
         return reason_set(&answer->reason, F8_EINVAL,
             "the seal asks for state %u, known are 0 (fresh), 1 (continue) and 2 (import)",
@@ -59,8 +65,9 @@ static int of_group(struct session *session, const struct incoming *incoming,
         session_generation(session, message->group, message->generation, &member, &answer->reason);
     if (status < 0)
         return status;
-    return collective_of_group(
-        member, kind, incoming->request->id, message->deadline_ms, &answer->reason);
+    return collective_of_group(member, kind, incoming->request->id,
+        &(struct collective_request){.deadline_ms = message->deadline_ms, .ready = message->ready},
+        &answer->reason);
 }
 
 int session_precompute(
@@ -89,7 +96,7 @@ int session_pre_gather(
         session, pre_gather->group, pre_gather->generation, &member, &answer->reason);
     if (status < 0)
         return status;
-    return collective_pre_gather(member, pre_gather->bucket, &answer->reason);
+    return collective_pre_gather(member, pre_gather->bucket, pre_gather->ready, &answer->reason);
 }
 
 int session_gather(struct session *session, const struct incoming *incoming, struct answer *answer)
@@ -100,8 +107,9 @@ int session_gather(struct session *session, const struct incoming *incoming, str
         session_generation(session, gather->group, gather->generation, &member, &answer->reason);
     if (status < 0)
         return status;
-    return collective_gather(
-        member, incoming->request->id, gather->bucket, gather->deadline_ms, &answer->reason);
+    return collective_gather(member, incoming->request->id, gather->bucket,
+        &(struct collective_request){.deadline_ms = gather->deadline_ms, .ready = gather->ready},
+        &answer->reason);
 }
 
 int session_release(struct session *session, const struct incoming *incoming, struct answer *answer)
@@ -110,7 +118,7 @@ int session_release(struct session *session, const struct incoming *incoming, st
     struct member *member;
     int status =
         session_generation(session, release->group, release->generation, &member, &answer->reason);
-    return status < 0 ? status : collective_release(member, release->bucket);
+    return status < 0 ? status : collective_release(member, release->bucket, release->ready);
 }
 
 int session_changed(struct session *session, const struct incoming *incoming, struct answer *answer)
@@ -142,19 +150,49 @@ static void fill_gather(
     f8__gather_reply__init(reply);
     reply->offset = collective_place_offset(group, run->place);
     reply->use = run->number;
+    reply->done = collective_done_event(group);
     answer->reply.body_case = F8__REPLY__BODY_GATHER;
     answer->reply.gather = reply;
 }
 
-static void fill_seal(const struct group *group, struct answer *answer)
+static void fill_done(const struct group *group, struct answer *answer)
 {
+    f8__done_reply__init(&answer->body.done);
+    answer->body.done.done = collective_done_event(group);
+    answer->reply.body_case = F8__REPLY__BODY_DONE;
+    answer->reply.done = &answer->body.done;
+}
+
+/* The arena as the member's device has it, and the events that tell when a place is written. */
+static void fill_device_seal(const struct member *member, struct answer *answer)
+{
+    const struct arena_device *device = arena_on(member->group->arena, member->device->number);
+    F8__SealReply *reply = &answer->body.seal;
+    ProtobufCBinaryData *done = calloc(BACKEND_NUM_DONE, sizeof(*done));
+    answer->fd = device->fd;
+    answer->scratch = done;
+    if (!done)
+        return; /* the client refuses a reply without them */
+    for (uint32_t i = 0; i < BACKEND_NUM_DONE; i++)
+        done[i] =
+            (ProtobufCBinaryData){.len = BACKEND_HANDLE_SIZE, .data = (uint8_t *)device->done[i]};
+    reply->done = done;
+    reply->n_done = BACKEND_NUM_DONE;
+}
+
+static void fill_seal(const struct member *member, struct answer *answer)
+{
+    const struct group *group = member->group;
     F8__SealReply *reply = &answer->body.seal;
     f8__seal_reply__init(reply);
     reply->arena_size = group->arena ? group->arena->size : 0;
     reply->syncs = group->syncs;
     answer->reply.body_case = F8__REPLY__BODY_SEAL;
     answer->reply.seal = reply;
-    answer->fd = group->arena ? group->arena->fd : -1;
+    if (member->device)
+        fill_device_seal(member, answer);
+    else
+        answer->fd = group->arena ? group->arena->fd : -1;
 }
 
 void session_answer_collective(
@@ -168,6 +206,8 @@ void session_answer_collective(
     else if (run && run->kind == ROUND_GATHER)
         fill_gather(group, run, &answer);
     else if (run && run->kind == ROUND_SEAL)
-        fill_seal(group, &answer);
+        fill_seal(member, &answer);
+    else if (run && run->kind == ROUND_PRECOMPUTE && member->device)
+        fill_done(group, &answer);
     answer_send(member->session, &answer, status);
 }

@@ -139,6 +139,7 @@ static int seat(struct session *session, struct group *group, uint32_t rank)
         group_remove_member(member);
         return status;
     }
+    member->device = session->device ? device_ref(session->device) : NULL;
     member->sibling = session->members;
     session->members = member;
     session->num_members++;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of the session share: session.c (greeting, dispatch, replies), session_join.c
- * (groups), session_register.c (regions and weights), session_collective.c (collectives),
- * session_state.c (export, import) and inspect.c (what operators see).
+ * (groups), session_register.c (regions and weights), session_device.c (devices),
+ * session_collective.c (collectives), session_state.c (export, import) and inspect.c (what
+ * operators see).
  */
 #ifndef F8_DAEMON_SESSION_PRIVATE_H
 #define F8_DAEMON_SESSION_PRIVATE_H
@@ -24,6 +25,10 @@ struct session {
     uint32_t num_members;
     struct region **regions; /* owned array of references; id - 1 is the index, NULL: free */
     uint32_t num_regions;
+    struct device *device;                  /* a reference; NULL: it works on the host */
+    struct device_request *device_requests; /* borrowed list: they free themselves */
+    struct fenced_reply *fenced;            /* borrowed list: they free themselves */
+    struct device_chunks *chunks;           /* owned: of a region that comes in several packets */
     /* A join that waits until a broken group is drained. */
     struct group *waits_for;      /* borrowed: until it is drained; NULL: no such join */
     struct session *next_waiting; /* borrowed: the group's list */
@@ -45,6 +50,8 @@ struct answer {
         F8__GatherReply gather;
         F8__InspectReply inspect;
         F8__ExportReply export;
+        F8__DeviceReply device;
+        F8__DoneReply done;
     } body;
     struct reason reason;
     int fd;        /* borrowed; -1: none */
@@ -66,6 +73,22 @@ typedef int session_handler(
 /* session_register.c */
 session_handler session_region_add, session_region_drop, session_register, session_weight_move;
 void session_drop_regions(struct session *session);
+/* Makes room for one more region and gives its id, which holds none yet. F8_ELIMIT, F8_ENOMEM. */
+int session_reserve_region(struct session *session, uint32_t *ret_id, struct reason *reason);
+void answer_region(struct answer *answer, uint32_t id, uint64_t size);
+
+/* session_device.c */
+session_handler session_device_add, session_region_cuda;
+void session_drop_device(struct session *session);
+/* Whether the client has asked for its device, and it is not there yet. */
+bool session_adds_device(const struct session *session);
+
+/* session_drop.c: replies that come when the devices are past what was given back. */
+session_handler session_device_drop, session_await_unmap;
+void session_forget_fences(struct session *session);
+
+/* session.c: its ranks leave their groups; `died`: not in good order. */
+void session_leave_groups(struct session *session, bool died);
 
 /* session_join.c */
 session_handler session_join;

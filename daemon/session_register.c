@@ -11,12 +11,11 @@
 
 #include "protocol.h"
 
-/* The slot of a free region id, making room if need be. */
-static int free_slot(struct session *session, struct region ***ret_slot, struct reason *reason)
+int session_reserve_region(struct session *session, uint32_t *ret_id, struct reason *reason)
 {
     for (uint32_t i = 0; i < session->num_regions; i++)
         if (!session->regions[i]) {
-            *ret_slot = &session->regions[i];
+            *ret_id = i + 1;
             return F8_OK;
         }
     if (session->num_regions >= registry_config(session->context->registry)->max_regions)
@@ -29,8 +28,18 @@ static int free_slot(struct session *session, struct region ***ret_slot, struct 
     regions[count - 1] = NULL;
     session->regions = regions;
     session->num_regions = count;
-    *ret_slot = &regions[count - 1];
+    *ret_id = count;
     return F8_OK;
+}
+
+void answer_region(struct answer *answer, uint32_t id, uint64_t size)
+{
+    F8__RegionReply *reply = &answer->body.region;
+    f8__region_reply__init(reply);
+    reply->region = id;
+    reply->size = size;
+    answer->reply.body_case = F8__REPLY__BODY_REGION;
+    answer->reply.region = reply;
 }
 
 static int take_region(
@@ -61,6 +70,8 @@ static int take_region(
 int session_region_add(
     struct session *session, const struct incoming *incoming, struct answer *answer)
 {
+    if (incoming->request->region_add->cuda)
+        return session_region_cuda(session, incoming, answer);
     if (incoming->num_fds == SESSION_FDS_LOST)
         return reason_set(&answer->reason, F8_ELIMIT,
             "the daemon is out of file descriptors and could not take the region's: raise its "
@@ -69,20 +80,15 @@ int session_region_add(
     if (incoming->num_fds != 1)
         return reason_set(&answer->reason, F8_EREGION,
             "the region came with %u descriptors, it takes exactly one", incoming->num_fds);
-    struct region **slot = NULL;
+    uint32_t id = 0;
     struct region *region = NULL;
-    int status = free_slot(session, &slot, &answer->reason);
+    int status = session_reserve_region(session, &id, &answer->reason);
     if (status == F8_OK)
         status = take_region(session, incoming->fds[0], &region, &answer->reason);
     if (status < 0)
         return status;
-    *slot = region;
-    F8__RegionReply *reply = &answer->body.region;
-    f8__region_reply__init(reply);
-    reply->region = (uint32_t)(slot - session->regions) + 1;
-    reply->size = region->size;
-    answer->reply.body_case = F8__REPLY__BODY_REGION;
-    answer->reply.region = reply;
+    session->regions[id - 1] = region;
+    answer_region(answer, id, region->size);
     return F8_OK;
 }
 
@@ -111,8 +117,9 @@ int session_region_drop(
     if (weight)
         return reason_set(&answer->reason, F8_EBUSY,
             "region %u still has the shard of weight %s in it: move it first", id, weight);
+    bool on_device = region->backend;
     drop_region(session, &session->regions[id - 1]);
-    return F8_OK;
+    return on_device ? session_await_unmap(session, incoming, answer) : F8_OK;
 }
 
 void session_drop_regions(struct session *session)
@@ -121,6 +128,8 @@ void session_drop_regions(struct session *session)
         if (session->regions[i])
             drop_region(session, &session->regions[i]);
     free(session->regions);
+    session->regions = NULL;
+    session->num_regions = 0;
 }
 
 /* Checks where a shard lies; gives its region, NULL for an empty shard without one. */
@@ -141,6 +150,13 @@ static int locate_shard(const struct session *session, const struct member *memb
         return reason_set(reason, F8_EINVAL,
             "weight %s: offset %" PRIu64 " is no multiple of the element size %" PRIu64,
             weight->name, offset, size);
+    if (region->backend && (!session->device || region->number != session->device->number))
+        return reason_set(
+            reason, F8_EREGION, "weight %s: region %u lies on another device", weight->name, id);
+    if (!region->backend && session->device)
+        return reason_set(reason, F8_EREGION,
+            "weight %s: region %u lies on the host, but this client works on device %d",
+            weight->name, id, session->device->number);
     if (!region_contains(region, offset, bytes))
         return reason_set(reason, F8_EREGION,
             "weight %s: its shard of %" PRIu64 " bytes at offset %" PRIu64

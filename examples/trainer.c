@@ -52,15 +52,15 @@ int main(int argc, char **argv)
         f8_ticket ticket;
         struct f8_view views[2];
         CHECK(f8_changed(group, 0, 2));
-        CHECK(f8_precompute(group, F8_DEFAULT_DEADLINE, &ticket)); /* all ranks: the scales */
-        CHECK(f8_wait(group, ticket, F8_FOREVER));
-        CHECK(f8_pre_gather(group, 0));                  /* optional: this rank is ready */
-        CHECK(f8_gather(group, 0, F8_DEFAULT_DEADLINE)); /* all ranks; returns at once */
-        CHECK(f8_post_gather(group, 0, F8_FOREVER, views, 2));
+        CHECK(f8_precompute(group, F8_DEFAULT_DEADLINE, NULL, &ticket)); /* all ranks: the scales */
+        CHECK(f8_wait(group, ticket, F8_FOREVER, NULL));
+        CHECK(f8_pre_gather(group, 0, NULL));                  /* optional: this rank is ready */
+        CHECK(f8_gather(group, 0, F8_DEFAULT_DEADLINE, NULL)); /* all ranks; returns at once */
+        CHECK(f8_post_gather(group, 0, F8_FOREVER, views, 2, NULL));
         printf("rank %u step %d: scale %g, first byte 0x%02x, norm %g\n", rank, step,
             (double)*views[0].scale, *(const unsigned char *)views[0].data,
             (double)*(const float *)views[1].data);
-        CHECK(f8_release(group, 0));
+        CHECK(f8_release(group, 0, NULL));
     }
     f8_close(client);
 }

@@ -49,7 +49,8 @@
     X(POISON, "poison")                                                                            \
     X(WEIGHT_MOVE, "weight-move")                                                                  \
     X(AMAX_GROUP, "amax-group")                                                                    \
-    X(STATE, "state")
+    X(STATE, "state")                                                                              \
+    X(REGION_CUDA, "region.cuda")
 
 enum f8_capability {
 #define F8_CAPABILITY_ENUM(name, text) F8_CAPABILITY_##name,
@@ -75,6 +76,13 @@ static inline uint64_t f8_proto_capability_bit(enum f8_capability capability)
 {
     return (uint64_t)1 << capability;
 }
+
+/* Of CUDA, on the wire: bytes of a device's UUID and of IPC handles; most ready events of a client
+ * and descriptors of one packet. */
+#define F8_PROTO_UUID_SIZE   16
+#define F8_PROTO_HANDLE_SIZE 64
+#define F8_PROTO_MAX_READY   128
+#define F8_PROTO_MAX_FDS     64
 
 /* Where the socket is looked for when nothing else is said. */
 #define F8_PROTO_SOCKET      "/run/f8gatherd/f8gatherd.sock"

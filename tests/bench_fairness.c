@@ -74,8 +74,9 @@ static void wait_for_tick(struct timespec *tick)
 
 static int gather_once(struct toy_rank *toy)
 {
-    int status = f8_gather(toy->group, 0, F8_DEFAULT_DEADLINE);
-    return status == F8_OK ? f8_post_gather(toy->group, 0, F8_FOREVER, toy->views, 1) : status;
+    int status = f8_gather(toy->group, 0, F8_DEFAULT_DEADLINE, NULL);
+    return status == F8_OK ? f8_post_gather(toy->group, 0, F8_FOREVER, toy->views, 1, NULL)
+                           : status;
 }
 
 /* A gather counts for the phase that it lies in. */
@@ -95,7 +96,7 @@ static int gather_quietly(struct stage *stage, struct toy_rank *toy, uint32_t jo
             atomic_store(&phase->counts[job], count + 1);
         }
         if (status == F8_OK)
-            status = f8_release(toy->group, 0);
+            status = f8_release(toy->group, 0, NULL);
         wait_for_tick(&tick);
     }
     return status;
@@ -138,11 +139,11 @@ static int gather_all_ahead(struct toy_rank *toy)
 {
     int status = F8_OK;
     for (uint32_t b = 0; status == F8_OK && b < toy->job.buckets; b++)
-        status = f8_gather(toy->group, b, F8_DEFAULT_DEADLINE);
+        status = f8_gather(toy->group, b, F8_DEFAULT_DEADLINE, NULL);
     for (uint32_t b = 0; status == F8_OK && b < toy->job.buckets; b++) {
-        status = f8_post_gather(toy->group, b, F8_FOREVER, toy->views, 1);
+        status = f8_post_gather(toy->group, b, F8_FOREVER, toy->views, 1, NULL);
         if (status == F8_OK)
-            status = f8_release(toy->group, b);
+            status = f8_release(toy->group, b, NULL);
     }
     return status;
 }

@@ -128,9 +128,9 @@ static void call_changed(struct bench *bench)
 static void call_gather(struct bench *bench)
 {
     struct toy_rank *toy = &bench->tiny;
-    must(f8_gather(toy->group, 0, F8_DEFAULT_DEADLINE) == F8_OK, "f8_gather");
-    must(f8_post_gather(toy->group, 0, F8_FOREVER, NULL, 0) == F8_OK, "f8_post_gather");
-    must(f8_release(toy->group, 0) == F8_OK, "f8_release");
+    must(f8_gather(toy->group, 0, F8_DEFAULT_DEADLINE, NULL) == F8_OK, "f8_gather");
+    must(f8_post_gather(toy->group, 0, F8_FOREVER, NULL, 0, NULL) == F8_OK, "f8_post_gather");
+    must(f8_release(toy->group, 0, NULL) == F8_OK, "f8_release");
 }
 
 /* The median seconds of one call. */
@@ -165,10 +165,10 @@ static double time_gather_pipeline(struct bench *bench)
     struct toy_rank *toy = &bench->tiny;
     double begin = now();
     for (uint32_t i = 0; i < BUCKETS; i++)
-        must(f8_gather(toy->group, i, F8_DEFAULT_DEADLINE) == F8_OK, "f8_gather");
+        must(f8_gather(toy->group, i, F8_DEFAULT_DEADLINE, NULL) == F8_OK, "f8_gather");
     for (uint32_t i = 0; i < BUCKETS; i++) {
-        must(f8_post_gather(toy->group, i, F8_FOREVER, NULL, 0) == F8_OK, "f8_post_gather");
-        must(f8_release(toy->group, i) == F8_OK, "f8_release");
+        must(f8_post_gather(toy->group, i, F8_FOREVER, NULL, 0, NULL) == F8_OK, "f8_post_gather");
+        must(f8_release(toy->group, i, NULL) == F8_OK, "f8_release");
     }
     return (now() - begin) / BUCKETS;
 }
@@ -242,11 +242,11 @@ static double time_one_gather(const struct meeting *meeting, struct toy_rank *to
 {
     meet(meeting);
     double begin = now();
-    must(f8_gather(toy->group, 0, F8_DEFAULT_DEADLINE) == F8_OK, "f8_gather");
-    must(f8_post_gather(toy->group, 0, F8_FOREVER, toy->views, 1) == F8_OK, "f8_post_gather");
+    must(f8_gather(toy->group, 0, F8_DEFAULT_DEADLINE, NULL) == F8_OK, "f8_gather");
+    must(f8_post_gather(toy->group, 0, F8_FOREVER, toy->views, 1, NULL) == F8_OK, "f8_post_gather");
     meet(meeting);
     double seconds = now() - begin;
-    must(f8_release(toy->group, 0) == F8_OK, "f8_release");
+    must(f8_release(toy->group, 0, NULL) == F8_OK, "f8_release");
     return seconds;
 }
 

@@ -17,6 +17,9 @@ if(F8_SANITIZE)
     target_compile_definitions(test_client_garbage PRIVATE GARBAGE_RUNS=300)
 endif()
 
+f8_add_test(test_client_device LABEL client SOURCES test_client_device.c lib/one_rank.c
+    LIBS f8client_static fake_daemon ${CMAKE_DL_LIBS})
+
 # Counts calls by replacing them, which the sanitizers do too.
 if(NOT F8_SANITIZE)
     f8_add_test(test_step_cost LABEL client SOURCES test_step_cost.c lib/one_rank.c
@@ -44,3 +47,8 @@ endforeach()
 add_test(NAME exported_symbols COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/exported_symbols.sh
     $<TARGET_FILE:f8client> ${CMAKE_SOURCE_DIR}/client/f8client.h)
 set_tests_properties(exported_symbols PROPERTIES LABELS client)
+
+# Nothing that is installed links to CUDA or NCCL: one package serves hosts with and without GPUs.
+add_test(NAME no_cuda_symbols COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/no_cuda_symbols.sh
+    $<TARGET_FILE:f8client> $<TARGET_FILE:f8gatherd> $<TARGET_FILE:f8ctl> $<TARGET_FILE:f8bench>)
+set_tests_properties(no_cuda_symbols PROPERTIES LABELS "client;cuda")

@@ -33,17 +33,19 @@ ALLOWED = {
     "daemon/peer": "open",
     "daemon/outq": "open",
     "daemon/unpack": "open",
-    "daemon/session": "open registry collective state kernels",
-    "daemon/collective": "open registry round scaling history state backend arena region",
+    "daemon/session": "open registry collective state kernels backend region device",
+    "daemon/collective": "open registry round scaling history state backend arena region device",
     "daemon/state": "open scaling weights",
-    "daemon/registry": "open weights scaling history region arena",
+    "daemon/registry": "open weights scaling history region arena device backend",
+    "daemon/device": "open backend",
     "daemon/round": "status",
     "daemon/scaling": "open weights kernels",
     "daemon/history": "",
     "daemon/weights": "open",
-    "daemon/region": "open mapping",
+    "daemon/region": "open mapping backend",
     "daemon/arena": "open mapping",
     "daemon/backend": "open arena kernels",
+    "daemon/cuda": "open backend arena kernels",
     "daemon/mapping": "open",
     "daemon/config": "open",
     "daemon/log": "open",
@@ -59,9 +61,14 @@ OPEN = ("daemon/config", "daemon/log", "daemon/reason", "proto")
 # Files whose room is not the first word of their name.
 ROOM_OF_FILE = {
     "daemon/inspect": "daemon/session",
+    "daemon/inspect_device": "daemon/session",
+    "daemon/inspect_private": "daemon/session",
     "daemon/group": "daemon/registry",
     "daemon/names": "daemon/weights",
 }
+
+# What is code, in C or in CUDA's C++.
+CODE = (".c", ".h", ".cu", ".cuh")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 GENERATED = "f8gather.pb-c.h"
@@ -81,6 +88,8 @@ def room_of(path):
     if folder == "tests":
         return None
     if folder == "daemon":
+        if len(path.parts) > 2:
+            return f"daemon/{path.parts[1]}"
         return ROOM_OF_FILE.get(f"daemon/{stem}", f"daemon/{stem.split('_')[0]}")
     if folder == "client" and len(path.parts) > 2:
         is_check = path.parts[1] == "bench" and stem in ("check", "check_delayed", "check_format")
@@ -115,7 +124,7 @@ def is_allowed(room, target):
 
 
 def check_layers(root):
-    for path in sources(root, ".c", ".h"):
+    for path in sources(root, *CODE):
         room = room_of(path)
         if room is not None and room not in ALLOWED:
             yield f"{path}: its room {room} is not in the table ALLOWED of tests/structure.py"
@@ -130,13 +139,13 @@ def check_layers(root):
 
 def check_files(root):
     top = [pathlib.Path(name) for name in ("dev", ".ci/run", "CMakeLists.txt")]
-    suffixes = (".c", ".h", ".cmake", "CMakeLists.txt", ".sh", ".py", ".proto")
+    suffixes = (*CODE, ".cmake", "CMakeLists.txt", ".sh", ".py", ".proto")
     for path in [*top, *sources(root, *suffixes)]:
         lines = (root / path).read_text().split("\n")
         first = 1 if lines[0].startswith("#!") else 0
         if "SPDX-License-Identifier: Apache-2.0" not in lines[first]:
             yield f"{path}:{first + 1}: no SPDX line"
-        if path.suffix in (".c", ".h") and not lines[1].startswith("/*"):
+        if path.suffix in CODE and not lines[1].startswith("/*"):
             yield f"{path}:2: no comment that says what this file is for"
         if len(lines) - 1 > MAX_FILE_LINES:
             yield f"{path}: {len(lines) - 1} lines, more than {MAX_FILE_LINES}"
@@ -146,8 +155,9 @@ def check_functions(root):
     if shutil.which("ctags") is None:
         print("skipped: no ctags here (Debian: universal-ctags)")
         sys.exit(77)
-    paths = [str(path) for path in sources(root, ".c", ".h")]
-    command = ["ctags", "-x", "--c-kinds=f", "--_xformat=%F %n %{end} %N", *paths]
+    paths = [str(path) for path in sources(root, *CODE)]
+    command = ["ctags", "-x", "--map-CUDA=+.cuh", "--c-kinds=f", "--CUDA-kinds=f",
+               "--_xformat=%F %n %{end} %N", *paths]
     listed = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
     functions = [line.split() for line in listed.splitlines()]
     if len(functions) < len(paths):

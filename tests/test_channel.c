@@ -8,7 +8,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/error.h"
@@ -383,9 +385,50 @@ START_TEST(garbage_ends_the_connection)
 }
 END_TEST
 
+/* Several descriptors on one packet, and which they are. */
+static void script_descriptors(struct fake_daemon *daemon, int fd)
+{
+    int fds[F8_PROTO_MAX_FDS];
+    uint32_t count = 0;
+    (void)daemon;
+    fake_hello(fd);
+    F8__Request *request = fake_receive_fds(fd, fds, &count);
+    bool right = request && count == F8_PROTO_MAX_FDS;
+    for (uint32_t i = 0; i < count; i++) {
+        struct stat stat;
+        right = right && fstat(fds[i], &stat) == 0 && (uint32_t)stat.st_size == i + 1;
+        close(fds[i]);
+    }
+    if (request)
+        fake_reply_status(fd, request->id, right ? F8_EEXIST : F8_EINTERNAL, "");
+    fake_free(request);
+    fake_free(fake_receive(fd, NULL)); /* the goodbye */
+}
+
+START_TEST(descriptors_go_with_a_packet)
+{
+    struct fake_daemon daemon;
+    struct channel *channel = open_channel(&daemon, script_descriptors);
+    F8__RegionAdd add = F8__REGION_ADD__INIT;
+    F8__Request request = F8__REQUEST__INIT;
+    request.body_case = F8__REQUEST__BODY_REGION_ADD;
+    request.region_add = &add;
+    int fds[F8_PROTO_MAX_FDS];
+    for (int i = 0; i < F8_PROTO_MAX_FDS; i++) {
+        fds[i] = memfd_create("test", MFD_CLOEXEC);
+        ck_assert_int_eq(ftruncate(fds[i], i + 1), 0);
+    }
+    ck_assert_int_eq(channel_call_with(channel, &request, fds, F8_PROTO_MAX_FDS, NULL), F8_EEXIST);
+    for (int i = 0; i < F8_PROTO_MAX_FDS; i++)
+        close(fds[i]);
+    finish(&daemon, channel);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = tcase_create("channel");
+    tcase_add_test(tcase, descriptors_go_with_a_packet);
     tcase_add_test(tcase, no_daemon_names_every_path);
     tcase_add_test(tcase, environment_finds_daemon);
     tcase_add_test(tcase, dead_socket_ends_the_search);

@@ -153,7 +153,7 @@ static void fill_socket(struct channel *channel)
     size_t length = 0;
     int status = wire_pack(&request, packet, &length);
     while (status == F8_OK)
-        status = wire_send(channel->fd, packet, length, -1);
+        status = wire_send(channel->fd, packet, length, NULL);
     ck_assert_int_eq(status, WIRE_AGAIN);
 }
 

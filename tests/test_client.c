@@ -44,10 +44,10 @@ END_TEST
 START_TEST(null_handles)
 {
     int done;
-    assert_fails(f8_gather(NULL, 0, 0), F8_EINVAL, "NULL");
+    assert_fails(f8_gather(NULL, 0, 0, NULL), F8_EINVAL, "NULL");
     assert_fails(f8_seal(NULL, NULL), F8_EINVAL, "NULL");
     assert_fails(f8_region_free(NULL), F8_EINVAL, "NULL");
-    assert_fails(f8_test(NULL, 1, &done), F8_EINVAL, "NULL");
+    assert_fails(f8_test(NULL, 1, &done, NULL), F8_EINVAL, "NULL");
     ck_assert_str_eq(f8_status_name(F8_EMISMATCH), "F8_EMISMATCH");
     ck_assert_str_eq(f8_status_text(F8_EMISMATCH), "ranks disagree");
     ck_assert_str_eq(f8_version(), F8_VERSION);
@@ -312,9 +312,9 @@ static int child_result(struct one_rank *rank)
 {
     struct f8_traffic traffic;
     struct f8_view view = {.data = NULL};
-    if (f8_gather(rank->group, EMBED, 0) != F8_EFORKED)
+    if (f8_gather(rank->group, EMBED, 0, NULL) != F8_EFORKED)
         return 1;
-    if (f8_release(rank->group, LAYER_0) != F8_EFORKED)
+    if (f8_release(rank->group, LAYER_0, NULL) != F8_EFORKED)
         return 2;
     if (f8_traffic_read(rank->client, &traffic) != F8_EFORKED)
         return 3;
@@ -332,8 +332,8 @@ START_TEST(forked_child_is_refused)
     struct f8_view views[2];
     int status;
     one_rank_seal(&rank, 1);
-    ck_assert_int_eq(f8_gather(rank.group, LAYER_0, 0), F8_OK);
-    ck_assert_int_eq(f8_post_gather(rank.group, LAYER_0, F8_FOREVER, views, 2), F8_OK);
+    ck_assert_int_eq(f8_gather(rank.group, LAYER_0, 0, NULL), F8_OK);
+    ck_assert_int_eq(f8_post_gather(rank.group, LAYER_0, F8_FOREVER, views, 2, NULL), F8_OK);
     pid_t child = fork();
     if (child == 0)
         _exit(child_result(&rank));
@@ -343,7 +343,7 @@ START_TEST(forked_child_is_refused)
     /* The parent goes on as if nothing had been. */
     ck_assert_int_eq(f8_view_check(rank.group, &views[0]), F8_OK);
     ck_assert_int_eq(((const volatile char *)views[0].data)[0], 0);
-    ck_assert_int_eq(f8_release(rank.group, LAYER_0), F8_OK);
+    ck_assert_int_eq(f8_release(rank.group, LAYER_0, NULL), F8_OK);
     one_rank_hold(&rank, LAYER_0);
     one_rank_stop(&rank);
 }

@@ -66,12 +66,12 @@ START_TEST(groups_are_apart)
     mesh_seal(&m);
     one_rank_hold(&m.rank, EMBED);
     ck_assert_uint_eq(m.rank.daemon.group, FAKE_GROUP);
-    must(f8_gather(m.stage, 0, 0));
-    must(f8_post_gather(m.stage, 0, F8_FOREVER, NULL, 0));
+    must(f8_gather(m.stage, 0, 0, NULL));
+    must(f8_post_gather(m.stage, 0, F8_FOREVER, NULL, 0, NULL));
     ck_assert_uint_eq(m.rank.daemon.group, STAGE_ID);
-    must(f8_release(m.rank.group, EMBED));
-    assert_fails(f8_release(m.rank.group, EMBED), F8_EORDER, "does not hold");
-    must(f8_release(m.stage, 0));
+    must(f8_release(m.rank.group, EMBED, NULL));
+    assert_fails(f8_release(m.rank.group, EMBED, NULL), F8_EORDER, "does not hold");
+    must(f8_release(m.stage, 0, NULL));
     one_rank_stop(&m.rank);
 }
 END_TEST
@@ -208,7 +208,7 @@ START_TEST(seal_without_an_arena)
     mesh_join(&m);
     must(f8_seal(m.mesh, NULL));
     ck_assert_uint_eq(m.rank.daemon.group, MESH_ID);
-    assert_fails(f8_gather(m.mesh, 0, 0), F8_EINVAL, "no bucket 0 in group mesh, it has 0");
+    assert_fails(f8_gather(m.mesh, 0, 0, NULL), F8_EINVAL, "no bucket 0 in group mesh, it has 0");
     must(f8_register(m.stage, &dynamic, 1, &bucket, 1));
     int arena = m.rank.daemon.arena;
     m.rank.daemon.arena = -1;
@@ -231,8 +231,8 @@ START_TEST(views_of_scaled_weights)
     weights[1].flavour = F8_DELAYED;
     must(f8_register(m.stage, weights, 2, &both, 1));
     must(f8_seal(m.stage, NULL));
-    must(f8_gather(m.stage, 0, 0));
-    must(f8_post_gather(m.stage, 0, F8_FOREVER, views, 2));
+    must(f8_gather(m.stage, 0, 0, NULL));
+    must(f8_post_gather(m.stage, 0, F8_FOREVER, views, 2, NULL));
     ck_assert_ptr_nonnull(views[0].scale);
     ck_assert_ptr_eq(views[1].scale, views[0].scale + 1);
     one_rank_stop(&m.rank);
@@ -243,7 +243,12 @@ END_TEST
 
 typedef int start_call(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket);
 
-static start_call *const calls[] = {f8_precompute, f8_sync, f8_invalidate};
+static int precompute(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
+{
+    return f8_precompute(group, deadline_ms, NULL, ret_ticket);
+}
+
+static start_call *const calls[] = {precompute, f8_sync, f8_invalidate};
 static const char *const call_names[] = {"f8_precompute", "f8_sync", "f8_invalidate"};
 
 /* No collective of the amax group overtakes a gather of a group whose weights name it. */
@@ -255,17 +260,17 @@ START_TEST(amax_group_waits_for_gathers)
     mesh_seal(&m);
     snprintf(text, sizeof(text),
         "%s of group mesh while bucket layer of group stage is being gathered", call_names[_i]);
-    must(f8_gather(m.rank.group, EMBED, 0)); /* dp does not name the mesh */
+    must(f8_gather(m.rank.group, EMBED, 0, NULL)); /* dp does not name the mesh */
     must(calls[_i](m.mesh, 0, &ticket));
-    must(f8_wait(m.mesh, ticket, F8_FOREVER));
-    must(f8_pre_gather(m.stage, 0));
+    must(f8_wait(m.mesh, ticket, F8_FOREVER, NULL));
+    must(f8_pre_gather(m.stage, 0, NULL));
     assert_fails(calls[_i](m.mesh, 0, &ticket), F8_EBUSY, text);
-    must(f8_gather(m.stage, 0, 0));
+    must(f8_gather(m.stage, 0, 0, NULL));
     assert_fails(calls[_i](m.mesh, 0, &ticket), F8_EBUSY, text);
     assert_fails(calls[_i](m.stage, 0, &ticket), F8_EBUSY, "of group stage while bucket layer");
-    must(f8_post_gather(m.stage, 0, F8_FOREVER, NULL, 0));
+    must(f8_post_gather(m.stage, 0, F8_FOREVER, NULL, 0, NULL));
     must(calls[_i](m.mesh, 0, &ticket)); /* held is not open */
-    must(f8_wait(m.mesh, ticket, F8_FOREVER));
+    must(f8_wait(m.mesh, ticket, F8_FOREVER, NULL));
     ck_assert_uint_eq(m.rank.daemon.group, MESH_ID);
     one_rank_stop(&m.rank);
 }
@@ -278,7 +283,7 @@ START_TEST(shards_belong_to_their_amax_group)
     f8_ticket ticket;
     mesh_seal(&m);
     m.rank.daemon.withhold = F8__REQUEST__BODY_PRECOMPUTE;
-    must(f8_precompute(m.mesh, 0, &ticket));
+    must(f8_precompute(m.mesh, 0, NULL, &ticket));
     assert_fails(f8_changed(m.stage, 0, 2), F8_EBUSY,
         "f8_changed of weight 0 of bucket layer while a precompute of group mesh is open");
     assert_fails(f8_weight_move(m.stage, 0, NULL, 0), F8_EBUSY, "of group mesh is open");
@@ -286,9 +291,9 @@ START_TEST(shards_belong_to_their_amax_group)
     must(f8_changed(m.rank.group, 0, 7));
     await_count(&m, F8__REQUEST__BODY_PRECOMPUTE, 1);
     fake_go(&m.rank.daemon);
-    must(f8_wait(m.mesh, ticket, F8_FOREVER));
+    must(f8_wait(m.mesh, ticket, F8_FOREVER, NULL));
     must(f8_changed(m.stage, 0, 2));
-    must(f8_precompute(m.stage, 0, &ticket));
+    must(f8_precompute(m.stage, 0, NULL, &ticket));
     assert_fails(f8_changed(m.stage, 0, 2), F8_EBUSY, "weight 1 of bucket layer");
     must(f8_weight_move(m.stage, 0, NULL, 0));
     one_rank_stop(&m.rank);
@@ -315,16 +320,16 @@ START_TEST(links_outlive_a_rejoin)
     f8_ticket ticket;
     mesh_seal(&m);
     m.rank.daemon.withhold = F8__REQUEST__BODY_PRECOMPUTE;
-    must(f8_precompute(m.mesh, 0, &ticket));
+    must(f8_precompute(m.mesh, 0, NULL, &ticket));
     must(f8_group_rejoin(m.mesh));
     must(f8_group_rejoin(m.stage));
     must(f8_changed(m.stage, 0, 2));
     must(f8_seal(m.stage, NULL));
     must(f8_seal(m.mesh, NULL));
-    must(f8_gather(m.stage, 0, 0));
-    assert_fails(f8_precompute(m.mesh, 0, &ticket), F8_EBUSY, "bucket layer of group stage");
-    must(f8_post_gather(m.stage, 0, F8_FOREVER, NULL, 0));
-    must(f8_precompute(m.mesh, 0, &ticket));
+    must(f8_gather(m.stage, 0, 0, NULL));
+    assert_fails(f8_precompute(m.mesh, 0, NULL, &ticket), F8_EBUSY, "bucket layer of group stage");
+    must(f8_post_gather(m.stage, 0, F8_FOREVER, NULL, 0, NULL));
+    must(f8_precompute(m.mesh, 0, NULL, &ticket));
     assert_fails(f8_changed(m.stage, 0, 2), F8_EBUSY, "precompute of group mesh");
     one_rank_stop(&m.rank);
 }
@@ -345,13 +350,13 @@ static void *work(void *argument)
     struct mesh *m = worker->mesh;
     for (int i = 0; i < TURNS; i++) {
         f8_ticket ticket;
-        int status =
-            worker->amaxes ? f8_precompute(m->mesh, 0, &ticket) : f8_gather(m->stage, 0, 0);
+        int status = worker->amaxes ? f8_precompute(m->mesh, 0, NULL, &ticket)
+                                    : f8_gather(m->stage, 0, 0, NULL);
         if (status == F8_OK && worker->amaxes)
-            must(f8_wait(m->mesh, ticket, F8_FOREVER));
+            must(f8_wait(m->mesh, ticket, F8_FOREVER, NULL));
         if (status == F8_OK && !worker->amaxes) {
-            must(f8_post_gather(m->stage, 0, F8_FOREVER, NULL, 0));
-            must(f8_release(m->stage, 0));
+            must(f8_post_gather(m->stage, 0, F8_FOREVER, NULL, 0, NULL));
+            must(f8_release(m->stage, 0, NULL));
         }
         ck_assert(status == F8_OK || (worker->amaxes && status == F8_EBUSY));
         if (!worker->amaxes && (status = f8_changed(m->stage, 0, 2)) != F8_OK)

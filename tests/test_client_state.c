@@ -139,11 +139,16 @@ static uint64_t syncs_of(struct f8_group *group)
 
 typedef int start_call(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket);
 
+static int precompute(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
+{
+    return f8_precompute(group, deadline_ms, NULL, ret_ticket);
+}
+
 static int run(struct f8_group *group, start_call *call)
 {
     f8_ticket ticket;
     must(call(group, 0, &ticket));
-    return f8_wait(group, ticket, F8_FOREVER);
+    return f8_wait(group, ticket, F8_FOREVER, NULL);
 }
 
 START_TEST(syncs_are_counted)
@@ -157,7 +162,7 @@ START_TEST(syncs_are_counted)
     must(f8_seal(rank.group, NULL));
     assert_fails(f8_syncs(rank.group, NULL), F8_EINVAL, "ret_syncs");
     ck_assert_uint_eq(syncs_of(rank.group), 42);
-    must(run(rank.group, f8_precompute));
+    must(run(rank.group, precompute));
     must(run(rank.group, f8_invalidate));
     ck_assert_uint_eq(syncs_of(rank.group), 42);
     must(run(rank.group, f8_sync));

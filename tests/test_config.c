@@ -53,6 +53,7 @@ static const struct {
         "9223372036854775807T", AT(memory_per_uid)},
     {"--deadline", "F8GATHERD_DEADLINE", "14", 14000, "0", "1073741825", AT(deadline_ms)},
     {"--slow", "F8GATHERD_SLOW", "15", 15000, "0", "1073741825", AT(slow_ms)},
+    {"--cuda-limit", "F8GATHERD_CUDA_LIMIT", "16", 16000, "0", "1073741825", AT(cuda_limit_ms)},
 };
 
 #define NUM_NUMBERS ((int)(sizeof(numbers) / sizeof(numbers[0])))
@@ -76,6 +77,7 @@ static void clear_environment(void)
     (void)unsetenv("F8GATHERD_SOCKET");
     (void)unsetenv("F8GATHERD_LOG_LEVEL");
     (void)unsetenv("F8GATHERD_ADMIN_GROUP");
+    (void)unsetenv("F8GATHERD_CUDA");
     (void)unsetenv("XDG_RUNTIME_DIR");
 }
 
@@ -193,6 +195,23 @@ START_TEST(levels)
     ck_assert_int_eq(config.log_level, LOG_LEVEL_WARNING);
     ck_assert_int_eq(parse("--log-level", "loud"), F8_EINVAL);
     assert_has("--log-level: loud is not error, warning, info or debug");
+}
+END_TEST
+
+START_TEST(cuda)
+{
+    assert_ok(parse(NULL, NULL));
+    ck_assert_int_eq(config.cuda, CONFIG_CUDA_AUTO);
+    ck_assert_uint_eq(config.cuda_limit_ms, 120000);
+    assert_ok(parse("--cuda", "off"));
+    ck_assert_int_eq(config.cuda, CONFIG_CUDA_OFF);
+    assert_ok(parse("--cuda", "require"));
+    ck_assert_int_eq(config.cuda, CONFIG_CUDA_REQUIRE);
+    ck_assert_int_eq(setenv("F8GATHERD_CUDA", "require", 1), 0);
+    assert_ok(parse("--cuda", "auto"));
+    ck_assert_int_eq(config.cuda, CONFIG_CUDA_AUTO);
+    ck_assert_int_eq(parse("--cuda", "yes"), F8_EINVAL);
+    assert_has("--cuda: yes is not auto, off or require");
 }
 END_TEST
 
@@ -339,6 +358,7 @@ static void add_all(TCase *tcase)
     tcase_add_loop_test(tcase, bad_numbers_are_named, 0, NUM_NUMBERS);
     tcase_add_test(tcase, units_are_for_bytes_only);
     tcase_add_test(tcase, levels);
+    tcase_add_test(tcase, cuda);
     tcase_add_test(tcase, admin_group);
     tcase_add_test(tcase, socket_paths);
     tcase_add_test(tcase, unknown_flags_are_named);

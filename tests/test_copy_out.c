@@ -77,10 +77,11 @@ static void check_copy(struct one_rank *rank, uint32_t bucket, enum f8_layout la
     ck_assert_int_eq(f8_copy_size(rank->group, bucket, layout, &size), F8_OK);
     ck_assert_uint_eq(size, expected_size);
     memset(out, 0xee, sizeof(out));
-    ck_assert_int_eq(f8_copy_out(rank->group, bucket, layout, out, size), F8_OK);
+    ck_assert_int_eq(f8_copy_out(rank->group, bucket, layout, out, size, NULL), F8_OK);
     ck_assert_mem_eq(out, expected, size);
     ck_assert_int_eq(out[size], 0xee);
-    assert_fails(f8_copy_out(rank->group, bucket, layout, out, size - 1), F8_EINVAL, "it needs");
+    assert_fails(
+        f8_copy_out(rank->group, bucket, layout, out, size - 1, NULL), F8_EINVAL, "it needs");
 }
 
 static void check_bucket(
@@ -114,7 +115,7 @@ START_TEST(refusals)
     char out[512];
     uint64_t size = 42;
     one_rank_seal(&rank, 2);
-    assert_fails(f8_copy_out(rank.group, EMBED, F8_WEIGHT_MAJOR, out, sizeof(out)), F8_EORDER,
+    assert_fails(f8_copy_out(rank.group, EMBED, F8_WEIGHT_MAJOR, out, sizeof(out), NULL), F8_EORDER,
         "bucket embed, which this rank does not hold");
     assert_fails(f8_copy_size(rank.group, EMBED, (enum f8_layout)3, &size), F8_EINVAL, "layout 3");
     assert_fails(f8_copy_size(rank.group, 9, F8_RANK_MAJOR, &size), F8_EINVAL, "no bucket 9");

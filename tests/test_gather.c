@@ -20,10 +20,12 @@ START_TEST(views_say_where_weights_are)
     float *scales = (float *)(void *)(rank.arena + 8192 + 2 * 4096);
     scales[0] = 2.0F;
     rank.arena[8192 + 7] = 77;
-    ck_assert_int_eq(f8_gather(rank.group, LAYER_0, 0), F8_OK);
-    assert_fails(f8_post_gather(rank.group, LAYER_0, F8_FOREVER, v, 1), F8_EINVAL, "has 2 weights");
-    assert_fails(f8_post_gather(rank.group, LAYER_0, F8_FOREVER, NULL, 1), F8_EINVAL, "NULL and 0");
-    ck_assert_int_eq(f8_post_gather(rank.group, LAYER_0, F8_FOREVER, v, 2), F8_OK);
+    ck_assert_int_eq(f8_gather(rank.group, LAYER_0, 0, NULL), F8_OK);
+    assert_fails(
+        f8_post_gather(rank.group, LAYER_0, F8_FOREVER, v, 1, NULL), F8_EINVAL, "has 2 weights");
+    assert_fails(
+        f8_post_gather(rank.group, LAYER_0, F8_FOREVER, NULL, 1, NULL), F8_EINVAL, "NULL and 0");
+    ck_assert_int_eq(f8_post_gather(rank.group, LAYER_0, F8_FOREVER, v, 2, NULL), F8_OK);
     ck_assert_int_eq(((const unsigned char *)v[0].data)[7], 77);
     ck_assert_uint_eq(v[0].size, 8);
     ck_assert_float_eq(*v[0].scale, 2.0F);
@@ -47,13 +49,13 @@ START_TEST(views_end)
     struct one_rank rank;
     struct f8_view old[2], new[2];
     one_rank_seal(&rank, 1);
-    ck_assert_int_eq(f8_gather(rank.group, LAYER_0, 0), F8_OK);
-    ck_assert_int_eq(f8_post_gather(rank.group, LAYER_0, F8_FOREVER, old, 2), F8_OK);
+    ck_assert_int_eq(f8_gather(rank.group, LAYER_0, 0, NULL), F8_OK);
+    ck_assert_int_eq(f8_post_gather(rank.group, LAYER_0, F8_FOREVER, old, 2, NULL), F8_OK);
     ck_assert_int_eq(f8_view_check(rank.group, &old[1]), F8_OK);
-    ck_assert_int_eq(f8_release(rank.group, LAYER_0), F8_OK);
+    ck_assert_int_eq(f8_release(rank.group, LAYER_0, NULL), F8_OK);
     assert_fails(f8_view_check(rank.group, &old[1]), F8_ESTALE, "weight 2 (bucket layers.0)");
-    ck_assert_int_eq(f8_gather(rank.group, LAYER_0, 0), F8_OK);
-    ck_assert_int_eq(f8_post_gather(rank.group, LAYER_0, F8_FOREVER, new, 2), F8_OK);
+    ck_assert_int_eq(f8_gather(rank.group, LAYER_0, 0, NULL), F8_OK);
+    ck_assert_int_eq(f8_post_gather(rank.group, LAYER_0, F8_FOREVER, new, 2, NULL), F8_OK);
     ck_assert_int_eq(f8_view_check(rank.group, &new[0]), F8_OK);
     assert_fails(f8_view_check(rank.group, &old[0]), F8_ESTALE, "earlier gather");
     assert_fails(f8_view_check(rank.group, NULL), F8_EINVAL, "not a view");
@@ -67,8 +69,8 @@ START_TEST(arena_is_read_only)
     struct one_rank rank;
     struct f8_view view;
     one_rank_seal(&rank, 1);
-    ck_assert_int_eq(f8_gather(rank.group, EMBED, 0), F8_OK);
-    ck_assert_int_eq(f8_post_gather(rank.group, EMBED, F8_FOREVER, &view, 1), F8_OK);
+    ck_assert_int_eq(f8_gather(rank.group, EMBED, 0, NULL), F8_OK);
+    ck_assert_int_eq(f8_post_gather(rank.group, EMBED, F8_FOREVER, &view, 1, NULL), F8_OK);
     int pipes[2];
     ck_assert_int_eq(pipe(pipes), 0);
     ck_assert_int_eq(write(pipes[1], "x", 1), 1);
@@ -87,7 +89,7 @@ START_TEST(a_step_costs_three_messages)
     ck_assert_int_eq(f8_traffic_read(rank.client, &before), F8_OK);
     for (int i = 0; i < 100; i++) {
         one_rank_hold(&rank, LAYER_0);
-        ck_assert_int_eq(f8_release(rank.group, LAYER_0), F8_OK);
+        ck_assert_int_eq(f8_release(rank.group, LAYER_0, NULL), F8_OK);
     }
     ck_assert_int_eq(f8_traffic_read(rank.client, &after), F8_OK);
     ck_assert_uint_eq(after.sent - before.sent, 200);
@@ -104,13 +106,14 @@ START_TEST(misuse_of_an_idle_bucket)
     struct one_rank rank;
     int done;
     one_rank_seal(&rank, 2);
-    assert_fails(f8_post_gather(rank.group, EMBED, 0, NULL, 0), F8_EORDER,
+    assert_fails(f8_post_gather(rank.group, EMBED, 0, NULL, 0, NULL), F8_EORDER,
         "f8_post_gather of bucket embed without f8_gather");
     assert_fails(f8_gather_test(rank.group, EMBED, &done), F8_EORDER,
         "f8_gather_test of bucket embed without f8_gather");
-    assert_fails(f8_release(rank.group, EMBED), F8_EORDER, "released already or never gathered");
-    assert_fails(f8_gather(rank.group, 4, 0), F8_EINVAL, "no bucket 4 in group dp, it has 4");
-    assert_fails(f8_gather(rank.group, EMBED, -1), F8_EINVAL, "deadline of -1 ms");
+    assert_fails(
+        f8_release(rank.group, EMBED, NULL), F8_EORDER, "released already or never gathered");
+    assert_fails(f8_gather(rank.group, 4, 0, NULL), F8_EINVAL, "no bucket 4 in group dp, it has 4");
+    assert_fails(f8_gather(rank.group, EMBED, -1, NULL), F8_EINVAL, "deadline of -1 ms");
     assert_fails(f8_changed(rank.group, 5, 3), F8_EINVAL, "weights 5 to 8 (not included)");
     assert_fails(f8_weight_move(rank.group, 7, NULL, 0), F8_EINVAL, "group dp has 7");
     ck_assert_int_eq(f8_changed(rank.group, 7, 0), F8_OK);
@@ -123,11 +126,11 @@ START_TEST(misuse_of_a_requested_bucket)
     struct one_rank rank;
     f8_ticket ticket;
     one_rank_seal(&rank, 2);
-    ck_assert_int_eq(f8_gather(rank.group, EMBED, 0), F8_OK);
-    assert_fails(f8_gather(rank.group, EMBED, 0), F8_EBUSY, "bucket embed is being gathered");
-    assert_fails(f8_pre_gather(rank.group, EMBED), F8_EBUSY, "call f8_post_gather first");
-    assert_fails(f8_release(rank.group, EMBED), F8_EORDER, "call f8_post_gather first");
-    assert_fails(f8_precompute(rank.group, 0, &ticket), F8_EBUSY, "while bucket embed");
+    ck_assert_int_eq(f8_gather(rank.group, EMBED, 0, NULL), F8_OK);
+    assert_fails(f8_gather(rank.group, EMBED, 0, NULL), F8_EBUSY, "bucket embed is being gathered");
+    assert_fails(f8_pre_gather(rank.group, EMBED, NULL), F8_EBUSY, "call f8_post_gather first");
+    assert_fails(f8_release(rank.group, EMBED, NULL), F8_EORDER, "call f8_post_gather first");
+    assert_fails(f8_precompute(rank.group, 0, NULL, &ticket), F8_EBUSY, "while bucket embed");
     assert_fails(f8_changed(rank.group, 0, 7), F8_EBUSY, "weight 0 while its bucket embed");
     assert_fails(f8_weight_move(rank.group, 0, NULL, 0), F8_EBUSY, "f8_weight_move of weight 0");
     ck_assert_int_eq(f8_changed(rank.group, 1, 6), F8_OK);
@@ -141,13 +144,13 @@ START_TEST(misuse_of_a_held_bucket)
     struct one_rank rank;
     one_rank_seal(&rank, 2);
     one_rank_hold(&rank, EMBED);
-    assert_fails(f8_gather(rank.group, EMBED, 0), F8_EBUSY,
+    assert_fails(f8_gather(rank.group, EMBED, 0, NULL), F8_EBUSY,
         "bucket embed is held by this rank: call f8_release");
-    assert_fails(f8_pre_gather(rank.group, EMBED), F8_EBUSY, "is held by this rank");
-    assert_fails(f8_post_gather(rank.group, EMBED, 0, NULL, 0), F8_EORDER, "waited for");
+    assert_fails(f8_pre_gather(rank.group, EMBED, NULL), F8_EBUSY, "is held by this rank");
+    assert_fails(f8_post_gather(rank.group, EMBED, 0, NULL, 0, NULL), F8_EORDER, "waited for");
     ck_assert_int_eq(f8_changed(rank.group, 0, 7), F8_OK);
-    ck_assert_int_eq(f8_release(rank.group, EMBED), F8_OK);
-    assert_fails(f8_release(rank.group, EMBED), F8_EORDER, "released already");
+    ck_assert_int_eq(f8_release(rank.group, EMBED, NULL), F8_OK);
+    assert_fails(f8_release(rank.group, EMBED, NULL), F8_EORDER, "released already");
     ck_assert_int_eq(rank.daemon.counts[F8__REQUEST__BODY_GATHER], 1);
     one_rank_stop(&rank);
 }
@@ -158,12 +161,12 @@ START_TEST(all_slots_in_use)
     struct one_rank rank;
     one_rank_seal(&rank, 2);
     one_rank_hold(&rank, LAYER_1);
-    ck_assert_int_eq(f8_gather(rank.group, LAYER_0, 0), F8_OK);
-    assert_fails(f8_gather(rank.group, LAYER_2, 0), F8_EBUSY,
+    ck_assert_int_eq(f8_gather(rank.group, LAYER_0, 0, NULL), F8_OK);
+    assert_fails(f8_gather(rank.group, LAYER_2, 0, NULL), F8_EBUSY,
         "all 2 shared slots are in use by this rank (one by bucket layers.0)");
     one_rank_hold(&rank, EMBED); /* its own place is no slot */
-    ck_assert_int_eq(f8_release(rank.group, LAYER_1), F8_OK);
-    ck_assert_int_eq(f8_gather(rank.group, LAYER_2, 0), F8_OK);
+    ck_assert_int_eq(f8_release(rank.group, LAYER_1, NULL), F8_OK);
+    ck_assert_int_eq(f8_gather(rank.group, LAYER_2, 0, NULL), F8_OK);
     one_rank_stop(&rank);
 }
 END_TEST
@@ -173,8 +176,8 @@ START_TEST(not_sealed)
     struct one_rank rank;
     f8_ticket ticket;
     one_rank_join(&rank, 2);
-    assert_fails(f8_gather(rank.group, 0, 0), F8_EORDER, "group dp is not sealed");
-    assert_fails(f8_precompute(rank.group, 0, &ticket), F8_EORDER, "call f8_seal first");
+    assert_fails(f8_gather(rank.group, 0, 0, NULL), F8_EORDER, "group dp is not sealed");
+    assert_fails(f8_precompute(rank.group, 0, NULL, &ticket), F8_EORDER, "call f8_seal first");
     one_rank_stop(&rank);
 }
 END_TEST
@@ -185,12 +188,13 @@ START_TEST(pre_gather_precedes_gather)
 {
     struct one_rank rank;
     one_rank_seal(&rank, 2);
-    ck_assert_int_eq(f8_pre_gather(rank.group, EMBED), F8_OK);
-    assert_fails(f8_pre_gather(rank.group, EMBED), F8_EBUSY, "call f8_gather first");
+    ck_assert_int_eq(f8_pre_gather(rank.group, EMBED, NULL), F8_OK);
+    assert_fails(f8_pre_gather(rank.group, EMBED, NULL), F8_EBUSY, "call f8_gather first");
     assert_fails(f8_changed(rank.group, 0, 1), F8_EBUSY, "bucket embed");
-    assert_fails(f8_post_gather(rank.group, EMBED, 0, NULL, 0), F8_EORDER, "without f8_gather");
+    assert_fails(
+        f8_post_gather(rank.group, EMBED, 0, NULL, 0, NULL), F8_EORDER, "without f8_gather");
     one_rank_hold(&rank, EMBED);
-    ck_assert_int_eq(f8_release(rank.group, EMBED), F8_OK);
+    ck_assert_int_eq(f8_release(rank.group, EMBED, NULL), F8_OK);
     ck_assert_int_eq(f8_changed(rank.group, 0, 1), F8_OK);
     one_rank_stop(&rank);
 }
@@ -203,13 +207,13 @@ START_TEST(pre_gather_error_is_reported)
     one_rank_seal(&rank, 2);
     rank.daemon.fail_status = F8_EBROKEN;
     rank.daemon.fail_body = F8__REQUEST__BODY_PRE_GATHER;
-    ck_assert_int_eq(f8_pre_gather(rank.group, EMBED), F8_OK);
+    ck_assert_int_eq(f8_pre_gather(rank.group, EMBED, NULL), F8_OK);
     if (_i == 0)
         ck_assert_int_eq(f8_quiesce(rank.group, F8_FOREVER), F8_OK); /* reads the reply */
-    int status = f8_gather(rank.group, EMBED, 0);
+    int status = f8_gather(rank.group, EMBED, 0, NULL);
     ck_assert_int_eq(status, _i == 0 ? F8_EBROKEN : F8_OK);
     if (_i == 1)
-        status = f8_post_gather(rank.group, EMBED, F8_FOREVER, NULL, 0);
+        status = f8_post_gather(rank.group, EMBED, F8_FOREVER, NULL, 0, NULL);
     assert_fails(status, F8_EBROKEN, "refused by the test");
     one_rank_hold(&rank, EMBED);
     one_rank_stop(&rank);
@@ -239,15 +243,15 @@ START_TEST(rejoin_ends_views_and_requests)
     f8_ticket ticket;
     const struct f8_seal_options options = {.slots = 2};
     one_rank_seal(&rank, 2);
-    ck_assert_int_eq(f8_precompute(rank.group, 0, &ticket), F8_OK);
-    ck_assert_int_eq(f8_gather(rank.group, EMBED, 0), F8_OK);
-    ck_assert_int_eq(f8_post_gather(rank.group, EMBED, F8_FOREVER, &view, 1), F8_OK);
-    ck_assert_int_eq(f8_gather(rank.group, LAYER_0, 0), F8_OK);
-    ck_assert_int_eq(f8_pre_gather(rank.group, LAYER_1), F8_OK);
+    ck_assert_int_eq(f8_precompute(rank.group, 0, NULL, &ticket), F8_OK);
+    ck_assert_int_eq(f8_gather(rank.group, EMBED, 0, NULL), F8_OK);
+    ck_assert_int_eq(f8_post_gather(rank.group, EMBED, F8_FOREVER, &view, 1, NULL), F8_OK);
+    ck_assert_int_eq(f8_gather(rank.group, LAYER_0, 0, NULL), F8_OK);
+    ck_assert_int_eq(f8_pre_gather(rank.group, LAYER_1, NULL), F8_OK);
     ck_assert_int_eq(f8_group_rejoin(rank.group), F8_OK);
     assert_fails(f8_view_check(rank.group, &view), F8_ESTALE, "embed");
-    assert_fails(f8_wait(rank.group, ticket, 0), F8_ENOENT, "re-joined");
-    assert_fails(f8_gather(rank.group, EMBED, 0), F8_EORDER, "not sealed");
+    assert_fails(f8_wait(rank.group, ticket, 0, NULL), F8_ENOENT, "re-joined");
+    assert_fails(f8_gather(rank.group, EMBED, 0, NULL), F8_EORDER, "not sealed");
     rank.daemon.use = 0; /* the new arena counts anew: the old view must not come to life */
     ck_assert_int_eq(f8_seal(rank.group, &options), F8_OK);
     one_rank_hold(&rank, EMBED);
@@ -263,13 +267,13 @@ START_TEST(refused_rejoin_changes_nothing)
     struct one_rank rank;
     struct f8_view view;
     one_rank_seal(&rank, 2);
-    ck_assert_int_eq(f8_gather(rank.group, EMBED, 0), F8_OK);
-    ck_assert_int_eq(f8_post_gather(rank.group, EMBED, F8_FOREVER, &view, 1), F8_OK);
+    ck_assert_int_eq(f8_gather(rank.group, EMBED, 0, NULL), F8_OK);
+    ck_assert_int_eq(f8_post_gather(rank.group, EMBED, F8_FOREVER, &view, 1, NULL), F8_OK);
     rank.daemon.fail_status = F8_EORDER;
     rank.daemon.fail_body = F8__REQUEST__BODY_JOIN;
     assert_fails(f8_group_rejoin(rank.group), F8_EORDER, "refused by the test");
     ck_assert_int_eq(f8_view_check(rank.group, &view), F8_OK);
-    ck_assert_int_eq(f8_release(rank.group, EMBED), F8_OK);
+    ck_assert_int_eq(f8_release(rank.group, EMBED, NULL), F8_OK);
     one_rank_stop(&rank);
 }
 END_TEST
@@ -281,16 +285,16 @@ START_TEST(release_after_the_daemon_died)
     struct one_rank rank;
     one_rank_seal(&rank, 2);
     one_rank_hold(&rank, EMBED);
-    ck_assert_int_eq(f8_gather(rank.group, LAYER_0, 0), F8_OK);
-    ck_assert_int_eq(f8_post_gather(rank.group, LAYER_0, F8_FOREVER, NULL, 0), F8_OK);
+    ck_assert_int_eq(f8_gather(rank.group, LAYER_0, 0, NULL), F8_OK);
+    ck_assert_int_eq(f8_post_gather(rank.group, LAYER_0, F8_FOREVER, NULL, 0, NULL), F8_OK);
     rank.daemon.fail_status = 1; /* a status that no daemon gives: the client hangs up */
     rank.daemon.fail_body = F8__REQUEST__BODY_GATHER;
-    ck_assert_int_eq(f8_gather(rank.group, LAYER_1, 0), F8_OK);
-    ck_assert_int_eq(f8_post_gather(rank.group, LAYER_1, F8_FOREVER, NULL, 0), F8_EPROTO);
+    ck_assert_int_eq(f8_gather(rank.group, LAYER_1, 0, NULL), F8_OK);
+    ck_assert_int_eq(f8_post_gather(rank.group, LAYER_1, F8_FOREVER, NULL, 0, NULL), F8_EPROTO);
     assert_fails(f8_changed(rank.group, 0, 1), F8_EPROTO, "pid 4711");
-    ck_assert_int_eq(f8_release(rank.group, EMBED), F8_OK);
-    ck_assert_int_eq(f8_release(rank.group, LAYER_0), F8_OK);
-    assert_fails(f8_release(rank.group, LAYER_0), F8_EORDER, "released already");
+    ck_assert_int_eq(f8_release(rank.group, EMBED, NULL), F8_OK);
+    ck_assert_int_eq(f8_release(rank.group, LAYER_0, NULL), F8_OK);
+    assert_fails(f8_release(rank.group, LAYER_0, NULL), F8_EORDER, "released already");
     one_rank_stop(&rank);
 }
 END_TEST

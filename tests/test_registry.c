@@ -204,6 +204,7 @@ START_TEST(freed_group_gives_its_arena_back)
     struct job *job = enter(1, "train");
     struct group *group = registry_add_group(job, "dp", 2);
     ck_assert_int_eq(registry_charge_arena(job, "the arena", 8192, &reason), F8_OK);
+    group->arena_bytes = 8192;
     ck_assert_int_eq(arena_create(8192, &group->arena, &reason), F8_OK);
     registry_free_group(group);
     ck_assert_uint_eq(totals().arena_bytes, 0);

@@ -2,7 +2,8 @@
 /*
  * What two ranks get to read: every byte of the arena and every scale, against the specification's
  * kernels over the whole weight. Uneven and empty shards, all flavours and formats, own places and
- * slots, steps with values that change, and the counters that operators see.
+ * slots, steps with values that change, and the counters that operators see. On the host, and on
+ * devices, where each has an arena of its own and things come in any order that is allowed.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 
 #include "protocol.h"
 #include "tests/kernel_support.h"
+#include "tests/lib/device_backend.h"
 #include "tests/lib/rooms.h"
 
 #define RANKS       2
@@ -43,18 +45,20 @@ static const struct plan {
 static struct rooms rooms;
 static struct client ranks[RANKS];
 static uint8_t *regions[RANKS];
-static uint8_t *arena;
+static uint8_t *arenas[RANKS]; /* as each rank maps it */
 static uint64_t arena_size;
 static uint64_t offsets[NUM_WEIGHTS];         /* of the shards, in every rank's region */
 static uint8_t whole[NUM_WEIGHTS][MAX_BYTES]; /* each weight's elements, rows in order */
 static float precomputed[NUM_WEIGHTS];
 static bool has_precomputed;
 
-static void set_up(void)
+static void set_up_on(uint32_t num_devices, uint64_t seed)
 {
-    rooms_open(&rooms);
+    rooms_open_on(&rooms, num_devices);
+    if (num_devices > 0)
+        device_backend_shuffle(rooms.cuda, seed);
     has_precomputed = false;
-    arena = NULL;
+    memset(arenas, 0, sizeof(arenas));
     uint64_t offset = 0;
     for (int w = 0; w < NUM_WEIGHTS; w++) {
         offsets[w] = offset;
@@ -69,14 +73,34 @@ static void set_up(void)
     }
 }
 
+static void set_up_on_host(void)
+{
+    set_up_on(0, 0);
+}
+
+static void set_up_on_one_device(void)
+{
+    set_up_on(1, 0);
+}
+
+static void set_up_on_two_devices(void)
+{
+    set_up_on(2, 0);
+}
+
+static void set_up_shuffled(void)
+{
+    set_up_on(2, 42);
+}
+
 static void tear_down(void)
 {
     for (int r = 0; r < RANKS; r++) {
         client_close(&ranks[r], false);
         (void)munmap(regions[r], REGION);
+        if (arenas[r])
+            (void)munmap(arenas[r], arena_size);
     }
-    if (arena)
-        (void)munmap(arena, arena_size);
     rooms_close(&rooms);
 }
 
@@ -89,6 +113,7 @@ static uint64_t element_size(int w)
 static void fill(uint64_t seed)
 {
     struct rng rng = {.state = seed};
+    rooms_synchronise(&rooms);
     for (int w = 0; w < NUM_WEIGHTS; w++) {
         uint64_t count = plans[w].rows * plans[w].cols, row = plans[w].cols * element_size(w);
         ck_assert_uint_le(count * element_size(w), MAX_BYTES);
@@ -140,8 +165,10 @@ static void seal(const bool *shared, uint32_t slots, bool poison)
     for (int r = 0; r < RANKS; r++)
         ck_assert_int_eq(client_status(&ranks[r], ids[r]), F8_OK);
     arena_size = client_await(&ranks[1], ids[1])->seal->arena_size;
-    arena = mmap(NULL, arena_size, PROT_READ, MAP_SHARED, ranks[1].arena, 0);
-    ck_assert_ptr_ne(arena, MAP_FAILED);
+    for (int r = 0; r < RANKS; r++) {
+        arenas[r] = mmap(NULL, arena_size, PROT_READ, MAP_SHARED, ranks[r].arena, 0);
+        ck_assert_ptr_ne(arenas[r], MAP_FAILED);
+    }
 }
 
 /* ---- What should be there ---- */
@@ -210,7 +237,7 @@ static void check_weight(int w, const uint8_t *at, uint64_t span)
         ck_assert_msg(at[i] == 0, "%s has no zero in its padding", plans[w].name);
 }
 
-static void check_bucket(uint32_t bucket, uint64_t offset)
+static void check_bucket(const uint8_t *arena, uint32_t bucket, uint64_t offset)
 {
     const uint8_t *at = arena + offset;
     uint32_t count = 0;
@@ -271,7 +298,9 @@ static void gather(uint32_t bucket, uint32_t early_ranks)
     all_ok(ids);
     uint64_t offset = client_await(&ranks[0], ids[0])->gather->offset;
     ck_assert_uint_eq(client_await(&ranks[1], ids[1])->gather->offset, offset);
-    check_bucket(bucket, offset);
+    rooms_synchronise(&rooms);
+    for (int r = 0; r < RANKS; r++)
+        check_bucket(arenas[r], bucket, offset);
     for (int r = 0; r < RANKS; r++)
         client_refused(&ranks[r], ask_gather(&ranks[r], bucket), F8_EBUSY, "still holds bucket");
 }
@@ -339,7 +368,8 @@ START_TEST(slots_and_own_places_poisoned)
     run_steps();
     rooms_settle(&rooms);
     for (uint64_t i = 0; i < arena_size; i++)
-        ck_assert_msg(arena[i] == 0xff, "a free place is not poisoned at %d", (int)i);
+        for (int r = 0; r < RANKS; r++)
+            ck_assert_msg(arenas[r][i] == 0xff, "a free place is not poisoned at %d", (int)i);
 }
 END_TEST
 
@@ -406,6 +436,7 @@ START_TEST(open_requests_keep_shards)
     ids[1] = ask_gather(&ranks[1], 0);
     all_ok(ids);
     uint64_t moved = REGION - f8_proto_align(MAX_BYTES);
+    rooms_synchronise(&rooms);
     memcpy(regions[0] + moved, regions[0] + offsets[0], 51 * 64 * 2);
     ck_assert_int_eq(client_status(&ranks[0], ask_move(&ranks[0], 0, 1, moved)), F8_OK);
     client_refused(&ranks[0], ask_move(&ranks[0], 0, 1, REGION - 2), F8_EREGION, "does not fit");
@@ -415,20 +446,27 @@ START_TEST(open_requests_keep_shards)
 }
 END_TEST
 
-int main(void)
+static void add_case(Suite *suite, const char *name, void (*set_up)(void))
 {
-    Suite *suite = suite_create("session_run");
-    TCase *tcase = tcase_create("session_run");
+    TCase *tcase = tcase_create(name);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, own_places);
     tcase_add_test(tcase, one_slot);
     tcase_add_test(tcase, slots_and_own_places_poisoned);
     tcase_add_test(tcase, versions_must_agree);
-    tcase_add_test(tcase, only_changed_values_are_stale);
     tcase_add_test(tcase, open_requests_keep_shards);
+    tcase_add_test(tcase, only_changed_values_are_stale);
     suite_add_tcase(suite, tcase);
+}
 
+int main(void)
+{
+    Suite *suite = suite_create("session_run");
+    add_case(suite, "on the host", set_up_on_host);
+    add_case(suite, "on one device", set_up_on_one_device);
+    add_case(suite, "on two devices", set_up_on_two_devices);
+    add_case(suite, "on two devices, shuffled", set_up_shuffled);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);

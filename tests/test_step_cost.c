@@ -57,15 +57,15 @@ static int run_steps(struct one_rank *rank, int *ret_counts)
     int status = F8_OK;
     num_sends = num_receives = num_allocations = 0;
     for (int i = 0; i < STEPS && status == F8_OK; i++) {
-        status = f8_precompute(rank->group, F8_DEFAULT_DEADLINE, &ticket);
+        status = f8_precompute(rank->group, F8_DEFAULT_DEADLINE, NULL, &ticket);
         if (status == F8_OK)
-            status = f8_wait(rank->group, ticket, F8_FOREVER);
+            status = f8_wait(rank->group, ticket, F8_FOREVER, NULL);
         if (status == F8_OK)
-            status = f8_gather(rank->group, LAYER_0, F8_DEFAULT_DEADLINE);
+            status = f8_gather(rank->group, LAYER_0, F8_DEFAULT_DEADLINE, NULL);
         if (status == F8_OK)
-            status = f8_post_gather(rank->group, LAYER_0, F8_FOREVER, views, 2);
+            status = f8_post_gather(rank->group, LAYER_0, F8_FOREVER, views, 2, NULL);
         if (status == F8_OK)
-            status = f8_release(rank->group, LAYER_0);
+            status = f8_release(rank->group, LAYER_0, NULL);
     }
     ret_counts[0] = num_sends;
     ret_counts[1] = num_receives;

@@ -31,15 +31,15 @@ START_TEST(timeouts_leave_a_gather_open)
     int done = 1;
     one_rank_seal(&rank, 2);
     hold_back(&rank, F8__REQUEST__BODY_GATHER);
-    ck_assert_int_eq(f8_gather(rank.group, EMBED, 0), F8_OK);
-    ck_assert_int_eq(f8_post_gather(rank.group, EMBED, 0, NULL, 0), F8_EDEADLINE);
-    ck_assert_int_eq(f8_post_gather(rank.group, EMBED, 1, NULL, 0), F8_EDEADLINE);
+    ck_assert_int_eq(f8_gather(rank.group, EMBED, 0, NULL), F8_OK);
+    ck_assert_int_eq(f8_post_gather(rank.group, EMBED, 0, NULL, 0, NULL), F8_EDEADLINE);
+    ck_assert_int_eq(f8_post_gather(rank.group, EMBED, 1, NULL, 0, NULL), F8_EDEADLINE);
     ck_assert_int_eq(f8_gather_test(rank.group, EMBED, &done), F8_OK);
     ck_assert_int_eq(done, 0);
     let_go(&rank, F8__REQUEST__BODY_GATHER, 1);
     while (!done)
         ck_assert_int_eq(f8_gather_test(rank.group, EMBED, &done), F8_OK);
-    ck_assert_int_eq(f8_post_gather(rank.group, EMBED, 0, NULL, 0), F8_OK);
+    ck_assert_int_eq(f8_post_gather(rank.group, EMBED, 0, NULL, 0, NULL), F8_OK);
     one_rank_stop(&rank);
 }
 END_TEST
@@ -51,11 +51,11 @@ START_TEST(failed_gather)
     one_rank_seal(&rank, 2);
     rank.daemon.fail_status = F8_ERANKDEAD;
     rank.daemon.fail_body = F8__REQUEST__BODY_GATHER;
-    ck_assert_int_eq(f8_gather(rank.group, EMBED, 0), F8_OK);
-    assert_fails(f8_post_gather(rank.group, EMBED, F8_FOREVER, &view, 1), F8_ERANKDEAD,
+    ck_assert_int_eq(f8_gather(rank.group, EMBED, 0, NULL), F8_OK);
+    assert_fails(f8_post_gather(rank.group, EMBED, F8_FOREVER, &view, 1, NULL), F8_ERANKDEAD,
         "refused by the test");
     ck_assert_uint_eq(view.weight, 42);
-    assert_fails(f8_release(rank.group, EMBED), F8_EORDER, "does not hold");
+    assert_fails(f8_release(rank.group, EMBED, NULL), F8_EORDER, "does not hold");
     ck_assert_int_eq(f8_changed(rank.group, 0, 1), F8_OK);
     one_rank_stop(&rank);
 }
@@ -69,9 +69,9 @@ START_TEST(place_outside_the_arena)
         ONE_RANK_ARENA, ONE_RANK_ARENA - 4096, 100, UINT64_MAX - 4095};
     one_rank_seal(&rank, 2);
     rank.daemon.offset = offsets[_i];
-    ck_assert_int_eq(f8_gather(rank.group, EMBED, 0), F8_OK);
-    assert_fails(
-        f8_post_gather(rank.group, EMBED, F8_FOREVER, NULL, 0), F8_EPROTO, "outside the arena");
+    ck_assert_int_eq(f8_gather(rank.group, EMBED, 0, NULL), F8_OK);
+    assert_fails(f8_post_gather(rank.group, EMBED, F8_FOREVER, NULL, 0, NULL), F8_EPROTO,
+        "outside the arena");
     one_rank_stop(&rank);
 }
 END_TEST
@@ -83,19 +83,19 @@ START_TEST(tickets)
     int done = 0;
     one_rank_seal(&rank, 2);
     hold_back(&rank, F8__REQUEST__BODY_PRECOMPUTE);
-    ck_assert_int_eq(f8_precompute(rank.group, 0, &ticket), F8_OK);
+    ck_assert_int_eq(f8_precompute(rank.group, 0, NULL, &ticket), F8_OK);
     assert_fails(f8_changed(rank.group, 0, 7), F8_EBUSY,
         "weight 0 of bucket embed while a precompute of group dp is open");
     assert_fails(f8_weight_move(rank.group, 0, NULL, 0), F8_EBUSY, "call f8_wait first");
     ck_assert_int_eq(f8_changed(rank.group, 1, 6), F8_OK); /* static and raw: not read */
-    ck_assert_int_eq(f8_wait(rank.group, ticket, 1), F8_EDEADLINE);
-    ck_assert_int_eq(f8_precompute(rank.group, 0, &second), F8_OK);
+    ck_assert_int_eq(f8_wait(rank.group, ticket, 1, NULL), F8_EDEADLINE);
+    ck_assert_int_eq(f8_precompute(rank.group, 0, NULL, &second), F8_OK);
     let_go(&rank, F8__REQUEST__BODY_PRECOMPUTE, 2);
     while (!done)
-        ck_assert_int_eq(f8_test(rank.group, ticket, &done), F8_OK);
-    assert_fails(f8_wait(rank.group, ticket, 0), F8_ENOENT, "it was waited for");
-    assert_fails(f8_test(rank.group, 12345, &done), F8_ENOENT, "12345");
-    ck_assert_int_eq(f8_wait(rank.group, second, F8_FOREVER), F8_OK);
+        ck_assert_int_eq(f8_test(rank.group, ticket, &done, NULL), F8_OK);
+    assert_fails(f8_wait(rank.group, ticket, 0, NULL), F8_ENOENT, "it was waited for");
+    assert_fails(f8_test(rank.group, 12345, &done, NULL), F8_ENOENT, "12345");
+    ck_assert_int_eq(f8_wait(rank.group, second, F8_FOREVER, NULL), F8_OK);
     ck_assert_int_eq(f8_changed(rank.group, 0, 7), F8_OK);
     one_rank_stop(&rank);
 }
@@ -109,11 +109,11 @@ START_TEST(failed_precompute)
     one_rank_seal(&rank, 2);
     rank.daemon.fail_status = F8_EDEADLINE;
     rank.daemon.fail_body = F8__REQUEST__BODY_PRECOMPUTE;
-    ck_assert_int_eq(f8_precompute(rank.group, 0, &ticket), F8_OK);
+    ck_assert_int_eq(f8_precompute(rank.group, 0, NULL, &ticket), F8_OK);
     while (!done)
-        status = f8_test(rank.group, ticket, &done);
+        status = f8_test(rank.group, ticket, &done, NULL);
     assert_fails(status, F8_EDEADLINE, "refused by the test");
-    assert_fails(f8_wait(rank.group, ticket, 0), F8_ENOENT, "ticket");
+    assert_fails(f8_wait(rank.group, ticket, 0, NULL), F8_ENOENT, "ticket");
     one_rank_stop(&rank);
 }
 END_TEST
@@ -125,8 +125,8 @@ START_TEST(too_many_tickets)
     one_rank_seal(&rank, 2);
     hold_back(&rank, F8__REQUEST__BODY_PRECOMPUTE);
     for (int i = 0; i < 16; i++)
-        ck_assert_int_eq(f8_precompute(rank.group, 0, &ticket), F8_OK);
-    assert_fails(f8_precompute(rank.group, 0, &ticket), F8_ELIMIT, "16 tickets");
+        ck_assert_int_eq(f8_precompute(rank.group, 0, NULL, &ticket), F8_OK);
+    assert_fails(f8_precompute(rank.group, 0, NULL, &ticket), F8_ELIMIT, "16 tickets");
     one_rank_stop(&rank);
 }
 END_TEST
@@ -152,9 +152,9 @@ static int wait_once(const struct wait *wait)
     const struct f8_seal_options options = {.slots = 2};
     switch (wait->kind) {
     case WAIT_POST_GATHER:
-        return f8_post_gather(wait->group, EMBED, F8_FOREVER, NULL, 0);
+        return f8_post_gather(wait->group, EMBED, F8_FOREVER, NULL, 0, NULL);
     case WAIT_TICKET:
-        return f8_wait(wait->group, wait->ticket, F8_FOREVER);
+        return f8_wait(wait->group, wait->ticket, F8_FOREVER, NULL);
     default:
         return f8_seal(wait->group, &options);
     }
@@ -194,10 +194,10 @@ START_TEST(signal_in_post_gather)
     struct one_rank rank;
     one_rank_seal(&rank, 2);
     hold_back(&rank, F8__REQUEST__BODY_GATHER);
-    ck_assert_int_eq(f8_gather(rank.group, EMBED, 0), F8_OK);
+    ck_assert_int_eq(f8_gather(rank.group, EMBED, 0, NULL), F8_OK);
     struct wait wait = {.group = rank.group, .kind = WAIT_POST_GATHER};
     run_wait(&rank, &wait, F8__REQUEST__BODY_GATHER, 1);
-    ck_assert_int_eq(f8_release(rank.group, EMBED), F8_OK);
+    ck_assert_int_eq(f8_release(rank.group, EMBED, NULL), F8_OK);
     one_rank_stop(&rank);
 }
 END_TEST
@@ -208,7 +208,7 @@ START_TEST(signal_in_wait)
     one_rank_seal(&rank, 2);
     hold_back(&rank, F8__REQUEST__BODY_PRECOMPUTE);
     struct wait wait = {.group = rank.group, .kind = WAIT_TICKET};
-    ck_assert_int_eq(f8_precompute(rank.group, 0, &wait.ticket), F8_OK);
+    ck_assert_int_eq(f8_precompute(rank.group, 0, NULL, &wait.ticket), F8_OK);
     run_wait(&rank, &wait, F8__REQUEST__BODY_PRECOMPUTE, 1);
     one_rank_stop(&rank);
 }

@@ -36,6 +36,9 @@
     X(SLOTS, "slots", "N", "buckets share N places, at least 2 (default 0: each has its own)")     \
     X(NO_PRECOMPUTE, "no-precompute", NULL, "compute dynamic scales inside the gathers")           \
     X(PRE_GATHER, "pre-gather", NULL, "announce each gather with f8_pre_gather")                   \
+    X(DEVICE, "device", "NAME", "where the shards lie: host or cuda (default host)")               \
+    X(DEVICES, "devices", "N,N,...", "CUDA devices that ranks take in turn (default: all)")        \
+    X(CUDA_MEMORY, "cuda-memory", "KIND", "legacy (cudaMalloc) or vmm (default legacy)")           \
     X(CHECK, "check", "N", "check the gathered bytes of every N-th step (default 1)")              \
     X(PLANT, "plant", "KIND", "falsify one byte or scale, which must be found")                    \
     X(SOCKET, "socket", "PATH", "use the daemon at this socket (default: start one)")              \
@@ -76,7 +79,14 @@ static const struct word histories[] = {
 static const struct word formats[] = {{"e4m3fn", F8_E4M3FN}, {"e5m2", F8_E5M2}, {NULL, 0}};
 static const struct word dtypes[] = {
     {"float32", F8_F32}, {"bfloat16", F8_BF16}, {"float16", F8_F16}, {NULL, 0}};
+static const struct word devices[] = {{"host", false}, {"cuda", true}, {NULL, 0}};
+static const struct word memories[] = {{"legacy", GPU_LEGACY}, {"vmm", GPU_VMM}, {NULL, 0}};
 static const struct word plants[] = {{"byte", PLANT_BYTE}, {"scale", PLANT_SCALE}, {NULL, 0}};
+
+const char *options_device_name(const struct options *options)
+{
+    return devices[options->cuda ? 1 : 0].word;
+}
 
 const char *options_plant_name(enum plant plant)
 {
@@ -187,6 +197,29 @@ static int mesh(const char *text, struct options *options)
     return 0;
 }
 
+/* "0,1" */
+static int device_list(const char *text, struct options *options)
+{
+    const char *at = text;
+
+    for (;;) {
+        char *end;
+        long device = strtol(at, &end, 10);
+        bool is_number = at[0] >= '0' && at[0] <= '9' && device <= INT_MAX;
+        if (!is_number || (*end != ',' && *end != '\0') ||
+            options->num_devices == OPTIONS_MAX_DEVICES) {
+            fprintf(stderr, "f8bench: --devices %s: must be numbers such as 0,1 (at most %d)\n",
+                text, OPTIONS_MAX_DEVICES);
+            return -1;
+        }
+        options->devices[options->num_devices++] = (int)device;
+        if (*end == '\0') {
+            return 0;
+        }
+        at = end + 1;
+    }
+}
+
 /* The values that are one of some words. */
 static int take_word(int id, const char *text, struct options *options)
 {
@@ -209,6 +242,14 @@ static int take_word(int id, const char *text, struct options *options)
     case OPTION_DTYPE:
         result = word(id, text, dtypes, &value);
         options->dtype = (enum f8_dtype)value;
+        return result;
+    case OPTION_DEVICE:
+        result = word(id, text, devices, &value);
+        options->cuda = value != 0;
+        return result;
+    case OPTION_CUDA_MEMORY:
+        result = word(id, text, memories, &value);
+        options->cuda_memory = (enum gpu_memory)value;
         return result;
     default: /* OPTION_PLANT */
         result = word(id, text, plants, &value);
@@ -246,6 +287,8 @@ static int take_value(int id, const char *text, struct options *options)
         return number32(id, text, 1, 1000000, &options->check_every);
     case OPTION_MESH:
         return mesh(text, options);
+    case OPTION_DEVICES:
+        return device_list(text, options);
     case OPTION_HSDP:
         return number32(id, text, 1, MAX_RANKS, &options->hsdp);
     case OPTION_JOBS:
@@ -298,6 +341,11 @@ static int check_together(const struct options *options)
     if (options->model != NULL && options->num_weights > 0) {
         fprintf(stderr, "f8bench: --model %s: cannot go with --weights %s\n", options->model,
             options->weights[0]);
+        return -1;
+    }
+    if (!options->cuda && (options->num_devices > 0 || options->cuda_memory != GPU_LEGACY)) {
+        fprintf(stderr, "f8bench: --%s: only --device cuda has any\n",
+            options->num_devices > 0 ? "devices" : "cuda-memory");
         return -1;
     }
     if (options->socket != NULL && options->daemon != NULL) {

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "client/bench/gpu.h"
 #include "client/f8client.h"
 
 /* A difference that the run makes itself, to show that its checker finds one. */
@@ -17,7 +18,8 @@ enum plant {
     PLANT_SCALE,
 };
 
-#define OPTIONS_MAX_FILES 256
+#define OPTIONS_MAX_FILES   256
+#define OPTIONS_MAX_DEVICES 64
 
 struct options {
     const char *model;                      /* borrowed: from argv, like all strings here */
@@ -43,10 +45,17 @@ struct options {
     bool pre_gather;
     bool power_of_two;
     bool json;
-    bool ctl;           /* show f8ctl's view at the end */
+    bool ctl;                         /* show f8ctl's view at the end */
+    bool cuda;                        /* the shards lie on CUDA devices */
+    int devices[OPTIONS_MAX_DEVICES]; /* of the ranks, in turn; */
+    uint32_t num_devices;             /* 0: all that there are */
+    enum gpu_memory cuda_memory;
     const char *socket; /* of a daemon that runs; NULL: start one */
     const char *daemon; /* the program to start; NULL: f8gatherd beside f8bench */
 };
+
+/* "host" or "cuda". */
+const char *options_device_name(const struct options *options);
 
 /* "byte", "scale"; NULL for none. */
 const char *options_plant_name(enum plant plant);

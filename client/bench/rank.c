@@ -50,8 +50,8 @@ static int change(struct rank *rank, uint32_t step)
     timed(rank, step, TIME_CHANGE, begin);
     rank_barrier(rank);
     begin = shared_now();
-    for (uint32_t i = 0; i < run->model->num_weights; i++) {
-        rank_publish(rank, i);
+    if (rank_publish(rank) != 0) {
+        return -1;
     }
     timed(rank, step, TIME_CHANGE, begin);
     rank_take_amaxes(rank);
@@ -59,29 +59,44 @@ static int change(struct rank *rank, uint32_t step)
     return status == F8_OK ? 0 : rank_fail(rank, status, "announce", "changed weights");
 }
 
-static void measure_memcpy(struct rank *rank, uint32_t step)
+static int measure_memcpy(struct rank *rank, uint32_t step)
 {
     struct shared *shared = rank->run->shared;
     const uint8_t *from = rank->run->source->base + rank->place.rank * rank->copy_size;
+    int status = F8_OK;
 
     rank_barrier(rank);
     *shared_time_of(shared, step, rank->index, TIME_MEMCPY_BEGIN) = shared_now();
-    memcpy(rank->copy, from, rank->copy_size);
+    if (rank->gpu != NULL) {
+        status = gpu_copy(rank->gpu);
+    } else {
+        memcpy(rank->copy, from, rank->copy_size);
+    }
     *shared_time_of(shared, step, rank->index, TIME_MEMCPY_END) = shared_now();
     rank_barrier(rank);
+    return status == F8_OK ? 0 : rank_fail(rank, status, "make", "a plain copy");
+}
+
+/* On a device nothing in the library waits for it; what is timed is until the data are there. */
+static int await_device(struct rank *rank)
+{
+    return rank->gpu != NULL ? gpu_await(rank->gpu) : F8_OK;
 }
 
 /* Waits for a collective of the amax group that was asked for with this status. */
 static int await(struct rank *rank, int status, f8_ticket ticket)
 {
-    return status == F8_OK ? f8_wait(rank->amax_group, ticket, F8_FOREVER) : status;
+    if (status == F8_OK) {
+        status = f8_wait(rank->amax_group, ticket, F8_FOREVER, rank->stream);
+    }
+    return status == F8_OK ? await_device(rank) : status;
 }
 
 static int precompute(struct rank *rank, uint32_t step)
 {
     double begin = shared_now();
     f8_ticket ticket = 0;
-    int status = f8_precompute(rank->amax_group, F8_DEFAULT_DEADLINE, &ticket);
+    int status = f8_precompute(rank->amax_group, F8_DEFAULT_DEADLINE, rank->stream, &ticket);
 
     status = await(rank, status, ticket);
     timed(rank, step, TIME_PRECOMPUTE, begin);
@@ -110,10 +125,10 @@ static int send(struct rank *rank, uint32_t step, uint32_t bucket)
 
     rank->asked[bucket] = begin;
     if (rank->run->options->pre_gather) {
-        status = f8_pre_gather(rank->group, bucket);
+        status = f8_pre_gather(rank->group, bucket, rank->stream);
     }
     if (status == F8_OK) {
-        status = f8_gather(rank->group, bucket, F8_DEFAULT_DEADLINE);
+        status = f8_gather(rank->group, bucket, F8_DEFAULT_DEADLINE, rank->stream);
     }
     timed(rank, step, TIME_SEND, begin);
     return status == F8_OK
@@ -128,7 +143,10 @@ static int wait_through(struct rank *rank, uint32_t step, uint32_t bucket, uint3
         const struct model_bucket *what = &rank->run->model->buckets[*waited];
         double begin = shared_now();
         int status = f8_post_gather(
-            rank->group, *waited, F8_FOREVER, &rank->views[what->first], what->count);
+            rank->group, *waited, F8_FOREVER, &rank->views[what->first], what->count, rank->stream);
+        if (status == F8_OK) {
+            status = await_device(rank);
+        }
         timed(rank, step, TIME_POST_GATHER, begin);
         if (status != F8_OK) {
             return rank_fail(rank, status, "gather", what->name);
@@ -141,7 +159,7 @@ static int wait_through(struct rank *rank, uint32_t step, uint32_t bucket, uint3
 static int release(struct rank *rank, uint32_t step, uint32_t bucket)
 {
     double begin = shared_now();
-    int status = f8_release(rank->group, bucket);
+    int status = f8_release(rank->group, bucket, rank->stream);
 
     timed(rank, step, TIME_RELEASE, begin);
     return status == F8_OK
@@ -217,7 +235,9 @@ static int run_step(struct rank *rank, uint32_t step)
     if (change(rank, step) != 0) {
         return -1;
     }
-    measure_memcpy(rank, step);
+    if (measure_memcpy(rank, step) != 0) {
+        return -1;
+    }
     if (rank->run->options->precompute) {
         if (precompute(rank, step) != 0) {
             return -1;

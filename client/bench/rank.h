@@ -44,12 +44,18 @@ struct rank {
     struct place place;
     uint32_t index; /* among the ranks of all jobs */
     char group_name[64];
-    struct shared_rank *result;     /* borrowed: from run->shared */
-    struct f8_client *client;       /* owned */
-    struct f8_group *group;         /* borrowed: from client; it gathers */
-    struct f8_group *amax_group;    /* borrowed: from client; the same but on a mesh */
-    struct f8_region *region;       /* borrowed: from client; NULL if all shards are empty */
-    uint8_t *shards;                /* borrowed: from client: the region's memory */
+    struct shared_rank *result;  /* borrowed: from run->shared */
+    struct f8_client *client;    /* owned */
+    struct f8_group *group;      /* borrowed: from client; it gathers */
+    struct f8_group *amax_group; /* borrowed: from client; the same but on a mesh */
+    struct f8_region *region;    /* borrowed: from client; NULL if all shards are empty */
+    uint8_t *shards;             /* the region's memory, borrowed from client; on a device its
+                                    copy on the host, owned */
+    uint64_t shards_size;
+    struct gpu *gpu;   /* owned; NULL: on the host */
+    void *stream;      /* borrowed: from gpu; NULL: on the host */
+    uint8_t *gathered; /* owned: on a device, a gathered weight's copy on the host */
+    uint64_t gathered_size;
     uint64_t *offsets;              /* owned: of each shard in it */
     struct f8_view *views;          /* owned: by weight */
     double *asked;                  /* owned: by bucket: when its gather was asked for */
@@ -78,8 +84,8 @@ void rank_close(struct rank *rank);
 /* What this rank has of a weight. */
 struct model_part rank_shard(const struct rank *rank, uint32_t weight);
 
-/* Copies this rank's shard from the full weights to where the daemon reads it. */
-void rank_publish(struct rank *rank, uint32_t weight);
+/* Copies this rank's shards from the full weights to where the daemon reads them. */
+int rank_publish(struct rank *rank);
 
 /* Compares a bucket that this rank holds with the full weights. */
 int rank_check_bucket(struct rank *rank, uint32_t step, uint32_t bucket);

@@ -64,6 +64,43 @@ static int plant(
     return 0;
 }
 
+/* Copies what a view shows, its padding and its scale from the device. */
+static int download(struct rank *rank, const struct check_spec *spec, const struct f8_view *view,
+    struct check_got *got)
+{
+    uint64_t size = got->size + check_padding_size(spec);
+    int status;
+
+    if (size > rank->gathered_size) {
+        free(rank->gathered);
+        rank->gathered = malloc(size);
+        rank->gathered_size = rank->gathered != NULL ? size : 0;
+        if (rank->gathered == NULL) {
+            return rank_no_memory(rank, spec->name);
+        }
+    }
+    status = gpu_download(rank->gpu, rank->gathered, view->data, size);
+    if (status == F8_OK && view->scale != NULL) {
+        status = gpu_download(rank->gpu, &got->scale, view->scale, sizeof(got->scale));
+    }
+    got->data = rank->gathered;
+    return status == F8_OK ? 0 : rank_fail(rank, status, "copy from the device", spec->name);
+}
+
+/* What the checker is to compare. */
+static int take_view(struct rank *rank, const struct check_spec *spec, const struct f8_view *view,
+    struct check_got *ret_got)
+{
+    *ret_got = (struct check_got){.data = view->data, .size = view->size, .scale = NAN};
+    if (rank->gpu != NULL) {
+        return download(rank, spec, view, ret_got);
+    }
+    if (view->scale != NULL) {
+        ret_got->scale = *view->scale;
+    }
+    return 0;
+}
+
 int rank_check_bucket(struct rank *rank, uint32_t step, uint32_t bucket)
 {
     const struct model_bucket *what = &rank->run->model->buckets[bucket];
@@ -71,11 +108,11 @@ int rank_check_bucket(struct rank *rank, uint32_t step, uint32_t bucket)
 
     for (uint32_t i = what->first; i < what->first + what->count; i++) {
         struct check_spec spec = spec_of(rank, i);
-        const struct f8_view *view = &rank->views[i];
-        struct check_got got = {.data = view->data,
-            .size = view->size,
-            .scale = view->scale != NULL ? *view->scale : NAN};
+        struct check_got got;
         uint8_t *copy = NULL;
+        if (take_view(rank, &spec, &rank->views[i], &got) != 0) {
+            return -1;
+        }
         if (plan->plant != PLANT_NONE && plan->step == step && plan->weight == i &&
             plan->group == rank->place.group && plant(rank, &spec, &got, &copy) != 0) {
             return -1;

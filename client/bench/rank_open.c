@@ -3,6 +3,7 @@
  * The beginning and the end of a rank process: memory, connection, the groups of its place, the
  * first values of its shards, registration and seal. Called by rank.c, in the rank's only thread.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -24,18 +25,26 @@ static uint64_t shard_bytes(const struct rank *rank, uint32_t weight)
     return model_part_size(&shard) * model_source_size(&rank->run->model->weights[weight]);
 }
 
-void rank_publish(struct rank *rank, uint32_t weight)
+int rank_publish(struct rank *rank)
 {
-    struct model_part shard = rank_shard(rank, weight);
+    int status = F8_OK;
 
-    if (model_part_size(&shard) > 0) {
-        source_copy(rank->run->source, weight, &shard, rank->shards + rank->offsets[weight]);
+    for (uint32_t i = 0; i < rank->run->model->num_weights; i++) {
+        struct model_part shard = rank_shard(rank, i);
+        if (model_part_size(&shard) > 0) {
+            source_copy(rank->run->source, i, &shard, rank->shards + rank->offsets[i]);
+        }
     }
+    if (rank->gpu != NULL && rank->shards_size > 0) {
+        status = gpu_upload(rank->gpu, rank->shards, rank->shards_size);
+    }
+    return status == F8_OK ? 0 : rank_fail(rank, status, "copy", "the shards to the device");
 }
 
 /*
  * This rank's part of a plain copy that reads and writes as many bytes as a gather of everything:
- * from its own part of the full weights, to memory that it has touched before.
+ * from its own part of the full weights, to memory that it has touched before. On a device it is
+ * one within the device.
  */
 static int prepare_copy(struct rank *rank)
 {
@@ -47,6 +56,10 @@ static int prepare_copy(struct rank *rank)
 
     rank->copy_size = size < most ? size : most;
     rank->result->copied = rank->copy_size;
+    if (rank->gpu != NULL) {
+        int status = gpu_prepare_copy(rank->gpu, rank->copy_size);
+        return status == F8_OK ? 0 : rank_fail(rank, status, "prepare", "a plain copy");
+    }
     rank->copy =
         mmap(NULL, rank->copy_size + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (rank->copy == MAP_FAILED) {
@@ -55,6 +68,26 @@ static int prepare_copy(struct rank *rank)
     }
     madvise(rank->copy, rank->copy_size + 1, MADV_HUGEPAGE); /* as good as the kernel has it */
     memset(rank->copy, 0xff, rank->copy_size);
+    return 0;
+}
+
+/* The rank's device, before anything of CUDA is used for it. */
+static int open_device(struct rank *rank)
+{
+    const struct options *options = rank->run->options;
+    uint32_t turn = options->num_devices > 0 ? rank->place.rank % options->num_devices : 0;
+    int status;
+
+    if (!options->cuda) {
+        return 0;
+    }
+    status = gpu_open(
+        options->num_devices > 0 ? options->devices[turn] : -1, rank->place.rank, &rank->gpu);
+    if (status != F8_OK) {
+        return rank_fail(rank, status, "open", "a CUDA device");
+    }
+    rank->stream = gpu_stream(rank->gpu);
+    snprintf(rank->result->device, sizeof(rank->result->device), "%s", gpu_name(rank->gpu));
     return 0;
 }
 
@@ -69,6 +102,9 @@ static int prepare(struct rank *rank)
     if (rank->offsets == NULL || rank->views == NULL || rank->asked == NULL ||
         rank->checker == NULL) {
         return rank_no_memory(rank, "the lists of a rank");
+    }
+    if (open_device(rank) != 0) {
+        return -1;
     }
     return rank_delayed_new(rank) != 0 ? -1 : prepare_copy(rank);
 }
@@ -98,6 +134,12 @@ static int join(struct rank *rank)
     if (status != F8_OK) {
         return rank_fail(rank, status, "connect to", run->socket);
     }
+    if (rank->gpu != NULL) {
+        status = f8_set_device(rank->client, gpu_ordinal(rank->gpu));
+        if (status != F8_OK) {
+            return rank_fail(rank, status, "work on", rank->result->device);
+        }
+    }
     layout_group_name(run->options, rank->place.group, rank->group_name, sizeof(rank->group_name));
     status = f8_group_join(rank->client, rank->group_name, rank->place.shard,
         layout_world_size(run->options), &rank->group);
@@ -112,26 +154,55 @@ static int join(struct rank *rank)
     return status == F8_OK ? 0 : rank_fail(rank, status, "join", "group mesh");
 }
 
+/* The region on the device, and its copy on the host. */
+static int allocate_on_device(struct rank *rank)
+{
+    void *address = NULL;
+    int status =
+        gpu_allocate(rank->gpu, rank->run->options->cuda_memory, rank->shards_size, &address);
+
+    if (status == F8_OK) {
+        status = f8_region_share_pointer(rank->client, address, rank->shards_size, &rank->region);
+    }
+    if (status != F8_OK) {
+        return rank_fail(rank, status, "allocate", "the region of the shards");
+    }
+    rank->shards = calloc(1, rank->shards_size);
+    return rank->shards != NULL ? 0 : rank_no_memory(rank, "the shards");
+}
+
+static int allocate(struct rank *rank)
+{
+    void *address = NULL;
+    int status;
+
+    for (uint32_t i = 0; i < rank->run->model->num_weights; i++) {
+        rank->offsets[i] = rank->shards_size;
+        rank->shards_size += (shard_bytes(rank, i) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    }
+    if (rank->shards_size == 0) {
+        return 0;
+    }
+    if (rank->gpu != NULL) {
+        return allocate_on_device(rank);
+    }
+    status = f8_region_alloc(rank->client, rank->shards_size, &rank->region, &address);
+    if (status != F8_OK) {
+        return rank_fail(rank, status, "allocate", "the region of the shards");
+    }
+    rank->shards = address;
+    return 0;
+}
+
 /* Allocates the region, and fills the shards in the full weights and in it. */
 static int fill(struct rank *rank)
 {
     const struct run *run = rank->run;
     uint32_t num_weights = run->model->num_weights;
-    uint64_t size = 0;
-    void *address = NULL;
-    int status = F8_OK;
 
-    for (uint32_t i = 0; i < num_weights; i++) {
-        rank->offsets[i] = size;
-        size += (shard_bytes(rank, i) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (allocate(rank) != 0) {
+        return -1;
     }
-    if (size > 0) {
-        status = f8_region_alloc(rank->client, size, &rank->region, &address);
-    }
-    if (status != F8_OK) {
-        return rank_fail(rank, status, "allocate", "the region of the shards");
-    }
-    rank->shards = address;
     for (uint32_t i = 0; i < num_weights; i++) {
         struct model_part shard = rank_shard(rank, i);
         if (layout_writes(run->options, &run->model->weights[i], &rank->place)) {
@@ -139,8 +210,8 @@ static int fill(struct rank *rank)
         }
     }
     rank_barrier(rank);
-    for (uint32_t i = 0; i < num_weights; i++) {
-        rank_publish(rank, i);
+    if (rank_publish(rank) != 0) {
+        return -1;
     }
     rank_static_scales(rank);
     rank_barrier(rank);
@@ -234,6 +305,11 @@ int rank_open(struct rank *rank)
 void rank_close(struct rank *rank)
 {
     f8_close(rank->client);
+    if (rank->gpu != NULL) {
+        free(rank->shards);
+    }
+    gpu_close(rank->gpu);
+    free(rank->gathered);
     if (rank->copy != NULL) {
         munmap(rank->copy, rank->copy_size + 1);
     }

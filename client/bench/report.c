@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "proto/protocol.h"
 
@@ -36,6 +37,26 @@ static void print_bytes(const char *what, uint64_t bytes)
     printf("%s %.*f %s", what, unit > 0 ? 1 : 0, value, units[unit]);
 }
 
+/* The devices by name, each once: simulated ones say so themselves. */
+static void print_devices(const struct report *report)
+{
+    const struct shared *shared = report->outcome->shared;
+    uint32_t num_ranks = shared != NULL ? shared->num_ranks : 0;
+    const char *between = "on ";
+
+    for (uint32_t i = 0; i < num_ranks; i++) {
+        uint32_t before = 0;
+        while (before < i && strcmp(shared->ranks[before].device, shared->ranks[i].device) != 0) {
+            before++;
+        }
+        if (before == i && shared->ranks[i].device[0] != '\0') {
+            printf("%s%s", between, shared->ranks[i].device);
+            between = ", ";
+        }
+    }
+    printf("%s", between[0] == ',' ? "\n" : "");
+}
+
 static void print_head(const struct report *report)
 {
     const struct options *options = report->options;
@@ -58,6 +79,7 @@ static void print_head(const struct report *report)
         printf(", %u slots", options->slots);
     }
     printf("\n");
+    print_devices(report);
     for (uint32_t i = 0; i < model->num_skipped; i++) {
         printf("skipped: %s\n", model->skipped[i]);
     }
@@ -234,6 +256,19 @@ static json_t *json_skipped(const struct model *model)
     return array;
 }
 
+/* The device of each rank; empty on the host. */
+static json_t *json_devices(const struct shared *shared)
+{
+    json_t *array = json_array();
+
+    for (uint32_t i = 0; shared != NULL && i < shared->num_ranks; i++) {
+        if (shared->ranks[i].device[0] != '\0') {
+            json_array_append_new(array, json_string(shared->ranks[i].device));
+        }
+    }
+    return array;
+}
+
 /* What was run. */
 static json_t *json_settings(const struct report *report)
 {
@@ -241,7 +276,7 @@ static json_t *json_settings(const struct report *report)
     const struct model *model = report->model;
 
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:I, s:b, "
-                     "s:o}",
+                     "s:o, s:s, s:o}",
         "schema", SCHEMA, "model", model->name, "flavour", f8_proto_flavour_name(options->flavour),
         "fp8", f8_proto_format_name(options->format), "dtype", source_dtype(model), "ranks",
         (int)options->ranks, "mesh", json_mesh(options), "hsdp",
@@ -249,7 +284,8 @@ static json_t *json_settings(const struct report *report)
         "steps", (int)options->steps, "slots", (int)options->slots, "weights",
         (int)model->num_weights, "buckets", (int)model->num_buckets, "seed",
         (json_int_t)options->seed, "precompute", options->precompute, "skipped",
-        json_skipped(model));
+        json_skipped(model), "device", options_device_name(options), "device_names",
+        json_devices(report->outcome->shared));
 }
 
 /* What came out. */

@@ -39,6 +39,7 @@ struct shared_rank {
     uint64_t gathers;
     uint64_t copied;               /* bytes, by plain memcpy in each step */
     uint64_t syncs;                /* as the library counts them at the end */
+    char device[64];               /* the name of its CUDA device; empty: none */
     struct histogram gather_times; /* of a bucket, from asking until its data are there */
 };
 

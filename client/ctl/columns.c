@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/ctl/columns_devices.h"
 #include "client/ctl/columns_private.h"
 
 /* ---- status ---- */
@@ -31,7 +32,7 @@ ALARM(status_has_failed, F8__StatusInfo, r->failed_rounds > 0)
 
 static const struct table_column status_list[] = {LEFT("version", status_version),
     LEFT("pid", status_pid), LEFT("up", status_uptime), LEFT("socket", status_socket),
-    LEFT("backend", status_backend), LEFT("kernels", status_kernels),
+    LEFT("backend", status_backend), LEFT("cuda", status_cuda), LEFT("kernels", status_kernels),
     LEFT("threads", status_threads), LEFT("connections", status_connections),
     LEFT("jobs", status_jobs), LEFT("groups", status_groups), LEFT("weights", status_weights),
     LEFT("regions", status_regions), LEFT("arenas", status_arenas),
@@ -84,7 +85,9 @@ static const struct table_column group_list[] = {LEFT("JOB", group_job), LEFT("G
     RIGHT("GENERATION", group_generation), LEFT_ALARMING("STATE", group_state, group_is_broken),
     RIGHT("RANKS", group_world), RIGHT("WEIGHTS", group_weights), RIGHT("BUCKETS", group_buckets),
     RIGHT("PLACES", group_slots), RIGHT("ARENA", group_arena), RIGHT("FLOAT8", group_float8),
-    RIGHT("GATHERS", group_gathers), LEFT("PIDS BY RANK", group_pids), LEFT("CAUSE", group_cause)};
+    RIGHT("GATHERS", group_gathers), LEFT("DEVICES", group_devices),
+    LEFT("EXCHANGE", group_exchange), LEFT("WARM", group_warm), LEFT("PIDS BY RANK", group_pids),
+    LEFT("CAUSE", group_cause)};
 COLUMNS(columns_groups, group_list);
 
 /* ---- rounds ---- */

@@ -15,6 +15,7 @@ struct columns {
 };
 
 extern const struct columns columns_status;
+extern const struct columns columns_devices;
 extern const struct columns columns_jobs;
 extern const struct columns columns_groups;
 extern const struct columns columns_weights;
@@ -24,6 +25,12 @@ extern const struct columns columns_buckets;
 extern const struct columns columns_show;
 extern const struct columns columns_syncs;
 extern const struct columns columns_rounds;
+
+/* A row of columns_devices: a device and the daemon's number of it. */
+struct device_row {
+    uint32_t number;
+    const struct F8__DeviceInfo *device; /* borrowed */
+};
 
 /* A row of columns_syncs: one sync of a delayed weight. */
 struct sync_row {

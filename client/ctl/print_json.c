@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/ctl/columns_devices.h"
+
 #define INT(value) ((json_int_t)(value))
 
 static const char *or_unknown(const char *name)
@@ -59,18 +61,63 @@ static json_t *version_of(uint64_t version)
     return version > 0 ? json_integer(INT(version)) : json_null();
 }
 
+static json_t *json_of_device(uint32_t number, const F8__DeviceInfo *d)
+{
+    char uuid[TABLE_MAX_CELL];
+
+    device_uuid_text(uuid, d);
+    return json_pack("{s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "number", INT(number),
+        "uuid", uuid, "name", d->name, "pci", d->pci, "memory", INT(d->memory), "memory_free",
+        INT(d->memory_free), "arena_bytes", INT(d->arena_bytes), "mapped_bytes",
+        INT(d->mapped_bytes), "compute_capability", INT(d->compute_capability), "clients",
+        INT(d->clients));
+}
+
+/* What is not there, or not known, is null: a version, or why there is none. */
+static json_t *text_of(const char *text)
+{
+    return text[0] != '\0' ? json_string(text) : json_null();
+}
+
+static json_t *number_of(uint32_t number)
+{
+    return number > 0 ? json_integer(INT(number)) : json_null();
+}
+
+static void add_cuda(json_t *object, const F8__StatusInfo *s)
+{
+    json_t *devices = json_array();
+
+    for (size_t d = 0; d < s->n_devices; d++) {
+        json_array_append_new(devices, json_of_device((uint32_t)d, s->devices[d]));
+    }
+    json_object_set_new(object, "no_cuda", text_of(s->cuda));
+    json_object_set_new(object, "cuda_driver", number_of(s->cuda_driver));
+    json_object_set_new(object, "cuda_runtime", number_of(s->cuda_runtime));
+    json_object_set_new(object, "nccl", number_of(s->nccl));
+    json_object_set_new(object, "no_nccl", text_of(s->nccl_reason));
+    json_object_set_new(object, "communicators", json_integer(INT(s->communicators)));
+    json_object_set_new(object, "warm_communicators", json_integer(INT(s->warm_communicators)));
+    json_object_set_new(object, "simulated", json_boolean(s->simulated));
+    json_object_set_new(object, "devices", devices);
+}
+
 json_t *json_of_status(const void *row)
 {
     const F8__StatusInfo *s = row;
-
-    return json_pack("{s:s, s:i, s:I, s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I,"
-                     " s:s}",
+    json_t *object = json_pack(
+        "{s:s, s:i, s:I, s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:s}",
         "version", s->version, "pid", (int)s->pid, "uptime_ms", INT(s->uptime_ms), "socket",
         s->socket, "kernels", s->kernels, "threads", (int)s->threads, "connections",
         (int)s->connections, "jobs", (int)s->jobs, "groups", (int)s->groups, "weights",
         INT(s->weights), "region_bytes", INT(s->region_bytes), "arena_bytes", INT(s->arena_bytes),
         "gathers", INT(s->gathers), "failed_rounds", INT(s->failed_rounds), "memory_limit",
         INT(s->memory_limit), "backend", s->backend);
+
+    if (object != NULL) {
+        add_cuda(object, s);
+    }
+    return object;
 }
 
 json_t *json_of_job(const void *row)
@@ -82,16 +129,39 @@ json_t *json_of_job(const void *row)
         "arena_bytes", INT(j->arena_bytes), "age_ms", INT(j->age_ms));
 }
 
+/* On which devices the ranks are; null and none on the host. */
+static void add_devices(json_t *object, const F8__GroupInfo *g)
+{
+    json_t *devices = json_array();
+
+    for (size_t r = 0; r < g->n_devices; r++) {
+        json_array_append_new(devices, json_integer(g->devices[r]));
+    }
+    json_object_set_new(object, "devices", devices);
+    json_object_set_new(object, "exchange", text_of(g->exchange));
+    json_object_set_new(object, "exchanges", json_integer(INT(g->exchanges)));
+    json_object_set_new(
+        object, "copy_engine_exchanges", json_integer(INT(g->copy_engine_exchanges)));
+    json_object_set_new(object, "window", json_boolean(g->window));
+    json_object_set_new(object, "warm", json_boolean(g->warm));
+}
+
 json_t *json_of_group(const void *row)
 {
     const F8__GroupInfo *g = row;
 
-    return json_pack("{s:s, s:I, s:s, s:I, s:s, s:s, s:i, s:o, s:i, s:i, s:i, s:I, s:I, s:I, s:I}",
-        "job", g->job, "uid", INT(g->uid), "name", g->name, "generation", INT(g->generation),
-        "state", g->state, "cause", g->cause, "world_size", (int)g->world_size, "pids",
+    json_t *object = json_pack(
+        "{s:s, s:I, s:s, s:I, s:s, s:s, s:i, s:o, s:i, s:i, s:i, s:I, s:I, s:I, s:I}", "job",
+        g->job, "uid", INT(g->uid), "name", g->name, "generation", INT(g->generation), "state",
+        g->state, "cause", g->cause, "world_size", (int)g->world_size, "pids",
         array_of_u32(g->pids, g->n_pids), "weights", (int)g->weights, "buckets", (int)g->buckets,
         "slots", (int)g->slots, "arena_bytes", INT(g->arena_bytes), "collectives",
         INT(g->collectives), "gathers", INT(g->gathers), "float8_bytes", INT(g->float8_bytes));
+
+    if (object != NULL) {
+        add_devices(object, g);
+    }
+    return object;
 }
 
 /* What belongs to the scale of a weight. */

@@ -115,6 +115,26 @@ int command_rounds(struct ctl *ctl)
     return print_list(ctl, &list);
 }
 
+static int print_devices(const F8__StatusInfo *status)
+{
+    struct device_row *devices = calloc(status->n_devices + 1, sizeof(*devices));
+    const void **rows = calloc(status->n_devices + 1, sizeof(*rows));
+
+    for (size_t d = 0; d < status->n_devices && devices != NULL && rows != NULL; d++) {
+        devices[d] = (struct device_row){.number = (uint32_t)d, .device = status->devices[d]};
+        rows[d] = &devices[d];
+    }
+    if (devices != NULL && rows != NULL && status->n_devices > 0) {
+        printf("\n");
+        table_print(columns_devices.columns, columns_devices.count, rows, status->n_devices);
+    }
+    free(rows);
+    free(devices);
+    return devices != NULL && rows != NULL
+               ? CTL_OK
+               : ctl_failed(error_set(F8_ENOMEM, "no memory for a list of devices"));
+}
+
 int command_status(struct ctl *ctl)
 {
     struct fetched fetched;
@@ -132,6 +152,7 @@ int command_status(struct ctl *ctl)
         result = json_print(ctl, "status", json_of_status(fetched.rows[0]));
     } else {
         table_print_record(columns_status.columns, columns_status.count, fetched.rows[0]);
+        result = print_devices(fetched.rows[0]);
     }
     fetch_done(&fetched);
     return result;

@@ -11,6 +11,7 @@
 
 #include "client/channel.h"
 #include "tests/conformance/daemon_run.h"
+#include "tests/lib/device_memory.h"
 
 #define DEADLINE_MS 120000
 
@@ -25,12 +26,13 @@ struct weight {
 struct rank {
     const struct daemon_run *run; /* borrowed: from the parent */
     uint32_t rank;
-    struct f8_client *client;  /* owned */
-    struct f8_group *group;    /* borrowed: from client */
-    struct f8_region *region;  /* borrowed: from client */
-    uint8_t *shards;           /* borrowed: the region's memory */
-    struct channel *operator_; /* owned: of rank 0 */
-    struct weight *weights;    /* owned */
+    struct f8_client *client;     /* owned */
+    struct device_memory *memory; /* owned */
+    struct f8_group *group;       /* borrowed: from client */
+    struct f8_region *region;     /* borrowed: from client */
+    uint8_t *shards;              /* borrowed: from memory */
+    struct channel *operator_;    /* owned: of rank 0 */
+    struct weight *weights;       /* owned */
     size_t num_weights;
 };
 
@@ -101,10 +103,13 @@ static bool join(struct rank *rank)
     uint64_t size = lay_out(rank);
     void *address;
     if (!went(rank, f8_connect(&options, &rank->client), "f8_connect") ||
+        !went(rank, device_memory_open(rank->client, rank->rank, &rank->memory), "the device") ||
         !went(rank, f8_group_join(rank->client, "dp", rank->rank, run->world, &rank->group),
             "f8_group_join") ||
-        !went(rank, f8_region_alloc(rank->client, size > 0 ? size : 1, &rank->region, &address),
-            "f8_region_alloc"))
+        !went(rank,
+            device_memory_alloc(
+                rank->memory, rank->client, size > 0 ? size : 1, &rank->region, &address),
+            "allocating the shards"))
         return false;
     rank->shards = address;
     return rank->rank > 0 ||
@@ -173,24 +178,31 @@ static void compare(const struct rank *rank, const struct step *step, const stru
 static bool gather(struct rank *rank, uint32_t index, const struct step *step)
 {
     const struct weight *weight = &rank->weights[index];
+    void *stream = device_memory_stream(rank->memory);
+    uint8_t *shard = rank->shards + weight->at;
+    uint64_t size = weight->rows * row_bytes(step);
+    uint64_t padded = chunk_rows(rank, step) * rank->run->world * step->cols;
     struct f8_view view;
-    memcpy(rank->shards + weight->at, step->input + weight->first_row * row_bytes(step),
-        weight->rows * row_bytes(step));
-    if (!went(rank, f8_changed(rank->group, index, 1), "f8_changed") ||
+    memcpy(shard, step->input + weight->first_row * row_bytes(step), size);
+    if (!went(rank, device_memory_put(rank->memory, shard, size), "putting a shard") ||
+        !went(rank, f8_changed(rank->group, index, 1), "f8_changed") ||
         (step->number % 2 == 1 &&
-            !went(rank, f8_pre_gather(rank->group, index), "f8_pre_gather")) ||
-        !went(rank, f8_gather(rank->group, index, DEADLINE_MS), "f8_gather") ||
-        !went(rank, f8_post_gather(rank->group, index, F8_FOREVER, &view, 1), "f8_post_gather"))
+            !went(rank, f8_pre_gather(rank->group, index, stream), "f8_pre_gather")) ||
+        !went(rank, f8_gather(rank->group, index, DEADLINE_MS, stream), "f8_gather") ||
+        !went(rank, f8_post_gather(rank->group, index, F8_FOREVER, &view, 1, stream),
+            "f8_post_gather") ||
+        !went(rank, device_memory_see(rank->memory, &view, padded, &view), "the view"))
         return false;
     compare(rank, step, &view);
-    return went(rank, f8_release(rank->group, index), "f8_release");
+    return went(rank, f8_release(rank->group, index, stream), "f8_release");
 }
 
 static bool sync(struct rank *rank)
 {
     f8_ticket ticket;
     return went(rank, f8_sync(rank->group, DEADLINE_MS, &ticket), "f8_sync") &&
-           went(rank, f8_wait(rank->group, ticket, F8_FOREVER), "f8_wait");
+           went(rank, f8_wait(rank->group, ticket, F8_FOREVER, device_memory_stream(rank->memory)),
+               "f8_wait");
 }
 
 /* The daemon's state of a weight, as operators see it. */
@@ -225,7 +237,9 @@ static bool look(
     F8__Reply *reply;
     if (rank->rank > 0)
         return true;
-    if (!inspect(rank, weight, &reply))
+    /* On a device the amaxes come after the gather's reply; this waits for them. */
+    if (!went(rank, f8_quiesce(rank->group, F8_FOREVER), "f8_quiesce") ||
+        !inspect(rank, weight, &reply))
         return false;
     const F8__WeightInfo *info = reply->inspect->n_weights == 1 ? reply->inspect->weights[0] : NULL;
     uint32_t scale = synced ? step->scale_after : step->scale_used;
@@ -277,6 +291,7 @@ int delayed_rank_run(const struct daemon_run *run, uint32_t index)
         right = take_step(&rank, number, &more);
     channel_close(rank.operator_);
     f8_close(rank.client);
+    device_memory_close(rank.memory);
     free(rank.weights);
     return right ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/lib/device_memory.h"
+
 /* So long may a collective take, on the slowest machine under any sanitizer. */
 #define DEADLINE_MS 120000
 
@@ -20,9 +22,10 @@ struct rank {
     const struct daemon_run *run; /* borrowed: from the parent */
     uint32_t rank;
     struct f8_client *client;       /* owned */
+    struct device_memory *memory;   /* owned */
     struct f8_group *group;         /* borrowed: from client */
     struct f8_region *region;       /* borrowed: from client */
-    uint8_t *shards;                /* borrowed: the region's memory */
+    uint8_t *shards;                /* borrowed: from memory */
     struct f8_weight_desc *weights; /* owned: by tensor */
     struct f8_bucket_desc *buckets; /* owned */
     uint32_t num_buckets;
@@ -75,14 +78,15 @@ static bool allocate(struct rank *rank)
     void *address;
     for (size_t t = 0; t < rank->run->count; t++)
         place_shard(rank, t, &size);
-    int status = f8_region_alloc(rank->client, size > 0 ? size : 1, &rank->region, &address);
-    if (!went(rank, status, "f8_region_alloc"))
+    int status = device_memory_alloc(
+        rank->memory, rank->client, size > 0 ? size : 1, &rank->region, &address);
+    if (!went(rank, status, "allocating the shards"))
         return false;
     rank->shards = address;
     size = 0;
     for (size_t t = 0; t < rank->run->count; t++)
         place_shard(rank, t, &size);
-    return true;
+    return went(rank, device_memory_put(rank->memory, rank->shards, size), "putting the shards");
 }
 
 static void describe(struct rank *rank, size_t t)
@@ -122,6 +126,7 @@ static bool join(struct rank *rank)
     const struct f8_connect_options options = {.socket = run->socket, .job = run->job};
     const struct f8_seal_options seal = {.slots = run->slots, .deadline_ms = DEADLINE_MS};
     if (!went(rank, f8_connect(&options, &rank->client), "f8_connect") ||
+        !went(rank, device_memory_open(rank->client, rank->rank, &rank->memory), "the device") ||
         !went(rank, f8_group_join(rank->client, "dp", rank->rank, run->world, &rank->group),
             "f8_group_join") ||
         !allocate(rank))
@@ -172,24 +177,30 @@ static bool take(struct rank *rank, uint32_t bucket)
 {
     const struct daemon_run *run = rank->run;
     const struct f8_bucket_desc *what = &rank->buckets[bucket];
-    struct f8_view views[BUCKET_WEIGHTS];
-    int status = f8_post_gather(rank->group, bucket, F8_FOREVER, views, what->count);
+    void *stream = device_memory_stream(rank->memory);
+    struct f8_view views[BUCKET_WEIGHTS], seen;
+    int status = f8_post_gather(rank->group, bucket, F8_FOREVER, views, what->count, stream);
     if (!went(rank, status, "f8_post_gather"))
         return false;
     for (uint32_t i = 0; i < what->count; i++) {
         size_t t = what->first + i;
-        compare(run->tensors[t], &views[i], &run->verdicts[rank->rank * run->count + t]);
+        const struct tensor *tensor = run->tensors[t];
+        uint64_t padded = chunk_rows(tensor) * tensor->world * tensor->cols;
+        if (!went(rank, device_memory_see(rank->memory, &views[i], padded, &seen), "the views"))
+            return false;
+        compare(tensor, &seen, &run->verdicts[rank->rank * run->count + t]);
     }
-    return went(rank, f8_release(rank->group, bucket), "f8_release");
+    return went(rank, f8_release(rank->group, bucket, stream), "f8_release");
 }
 
 /* Gathers the buckets first .. end-1 with as many under way as there are places for. */
 static bool gather(struct rank *rank, uint32_t first, uint32_t end)
 {
+    void *stream = device_memory_stream(rank->memory);
     uint32_t ahead = rank->run->slots > 0 ? rank->run->slots : end - first;
     for (uint32_t sent = first, taken = first; taken < end; taken++) {
         for (; sent < end && sent < taken + ahead; sent++)
-            if (!went(rank, f8_gather(rank->group, sent, DEADLINE_MS), "f8_gather"))
+            if (!went(rank, f8_gather(rank->group, sent, DEADLINE_MS, stream), "f8_gather"))
                 return false;
         if (!take(rank, taken))
             return false;
@@ -199,9 +210,10 @@ static bool gather(struct rank *rank, uint32_t first, uint32_t end)
 
 static bool precompute(struct rank *rank)
 {
+    void *stream = device_memory_stream(rank->memory);
     f8_ticket ticket;
-    return went(rank, f8_precompute(rank->group, DEADLINE_MS, &ticket), "f8_precompute") &&
-           went(rank, f8_wait(rank->group, ticket, F8_FOREVER), "f8_wait");
+    return went(rank, f8_precompute(rank->group, DEADLINE_MS, stream, &ticket), "f8_precompute") &&
+           went(rank, f8_wait(rank->group, ticket, F8_FOREVER, stream), "f8_wait");
 }
 
 /* The in-gather path while no scale is set; then the batched one for the others. */
@@ -224,6 +236,7 @@ int rank_run(const struct daemon_run *run, uint32_t index)
     rank.buckets = calloc(run->count, sizeof(*rank.buckets));
     bool right = rank.weights && rank.buckets && join(&rank) && gather_all(&rank);
     f8_close(rank.client);
+    device_memory_close(rank.memory);
     free(rank.weights);
     free(rank.buckets);
     return right ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -124,17 +124,17 @@ static int use_bucket(struct f8_group *group)
     struct f8_view views[2] = {{0}};
     f8_ticket ticket;
     int gathered = 0;
-    if (f8_precompute(group, 0, &ticket) == F8_OK)
-        (void)f8_wait(group, ticket, TIMEOUT_S * 1000);
+    if (f8_precompute(group, 0, NULL, &ticket) == F8_OK)
+        (void)f8_wait(group, ticket, TIMEOUT_S * 1000, NULL);
     for (int i = 0; i < 3; i++) {
         (void)f8_changed(group, 0, 2);
-        if (f8_gather(group, 0, 0) != F8_OK)
+        if (f8_gather(group, 0, 0, NULL) != F8_OK)
             return gathered;
-        if (f8_post_gather(group, 0, TIMEOUT_S * 1000, views, 2) == F8_OK) {
+        if (f8_post_gather(group, 0, TIMEOUT_S * 1000, views, 2, NULL) == F8_OK) {
             read_views(views, 2);
             gathered++;
         }
-        (void)f8_release(group, 0);
+        (void)f8_release(group, 0, NULL);
     }
     return gathered;
 }

@@ -101,12 +101,12 @@ void fake_await_loaded(struct fake_daemon *daemon)
     await(daemon->loaded);
 }
 
-F8__Request *fake_receive(int fd, int *ret_memfd)
+F8__Request *fake_receive_fds(int fd, int fds[F8_PROTO_MAX_FDS], uint32_t *ret_count)
 {
     static _Thread_local uint8_t packet[F8_PROTO_MAX_PACKET];
     union {
         struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
+        char bytes[CMSG_SPACE(F8_PROTO_MAX_FDS * sizeof(int))];
     } control;
     struct iovec part = {.iov_base = packet, .iov_len = sizeof(packet)};
     struct msghdr message = {.msg_iov = &part,
@@ -116,16 +116,28 @@ F8__Request *fake_receive(int fd, int *ret_memfd)
     ssize_t length = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
     if (length <= 0)
         return NULL;
-    int memfd = -1;
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    if (header && header->cmsg_type == SCM_RIGHTS)
-        memcpy(&memfd, CMSG_DATA(header), sizeof(int));
-    if (ret_memfd)
-        *ret_memfd = memfd;
-    else if (memfd >= 0)
-        close(memfd);
+    *ret_count = 0;
+    if (header && header->cmsg_type == SCM_RIGHTS) {
+        *ret_count = (uint32_t)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(fds, CMSG_DATA(header), *ret_count * sizeof(int));
+    }
     F8__Request *request = f8__request__unpack(NULL, (size_t)length, packet);
     must(request != NULL, "the client sent no request");
+    return request;
+}
+
+F8__Request *fake_receive(int fd, int *ret_memfd)
+{
+    int fds[F8_PROTO_MAX_FDS];
+    uint32_t count = 0;
+    F8__Request *request = fake_receive_fds(fd, fds, &count);
+    if (!request)
+        return NULL;
+    if (ret_memfd)
+        *ret_memfd = count > 0 ? fds[0] : -1;
+    for (uint32_t i = ret_memfd ? 1 : 0; i < count; i++)
+        close(fds[i]);
     if (request->body_case != F8__REQUEST__BODY_GOODBYE)
         return request;
     fake_free(request); /* the end, said in good order */
@@ -277,6 +289,7 @@ static int fill_body(
     case F8__REQUEST__BODY_GATHER:
         bodies->gather.offset = daemon->offset;
         bodies->gather.use = ++daemon->use;
+        bodies->gather.done = daemon->done;
         reply->body_case = F8__REPLY__BODY_GATHER;
         reply->gather = &bodies->gather;
         break;

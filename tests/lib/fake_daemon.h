@@ -44,6 +44,7 @@ struct fake_daemon {
     bool spoils; /* the script damages replies: requests may name groups that there are not */
     /* Settings of fake_serve; set before it runs, or atomically. */
     atomic_int arena;        /* memfd that SealReply brings; -1: none */
+    atomic_uint done;        /* event that GatherReply names */
     _Atomic uint64_t offset; /* of every gathered bucket in the arena */
     atomic_int withhold;     /* body case of requests whose replies wait for fake_go; 0: none */
     atomic_int fail_body;    /* body case that is refused ... */
@@ -82,6 +83,9 @@ void fake_await_loaded(struct fake_daemon *daemon);
 /* The next request, to be freed with fake_free; NULL at a goodbye or the connection's end. */
 F8__Request *fake_receive(int fd, int *ret_memfd);
 void fake_free(F8__Request *request);
+
+/* The same with all descriptors that came, the caller's to close, and with goodbyes. */
+F8__Request *fake_receive_fds(int fd, int fds[F8_PROTO_MAX_FDS], uint32_t *ret_count);
 
 /* Sends a reply; blocks while the client does not read. False: the client is gone. */
 bool fake_reply(int fd, const F8__Reply *reply, int memfd);

@@ -166,19 +166,22 @@ static int ask(uint32_t rank, struct member *member, const char *token)
     case 's':
         return collective_seal(member, tag, &(struct collective_seal){0}, &reason);
     case 'p':
-        return collective_of_group(member, ROUND_PRECOMPUTE, tag, 0, &reason);
+        return collective_of_group(
+            member, ROUND_PRECOMPUTE, tag, &(struct collective_request){0}, &reason);
     case 'y':
-        return collective_of_group(member, ROUND_SYNC, tag, 0, &reason);
+        return collective_of_group(
+            member, ROUND_SYNC, tag, &(struct collective_request){0}, &reason);
     case 'i':
-        return collective_of_group(member, ROUND_INVALIDATE, tag, 0, &reason);
+        return collective_of_group(
+            member, ROUND_INVALIDATE, tag, &(struct collective_request){0}, &reason);
     case 'g':
-        return collective_gather(member, tag, bucket, 0, &reason);
+        return collective_gather(member, tag, bucket, &(struct collective_request){0}, &reason);
     case 'x':
-        return collective_pre_gather(member, bucket, &reason);
+        return collective_pre_gather(member, bucket, 0, &reason);
     case 'c':
         return collective_changed(member, bucket, 1, &reason);
     default:
-        return collective_release(member, bucket);
+        return collective_release(member, bucket, 0);
     }
 }
 
@@ -215,7 +218,7 @@ static bool begin_anew(uint32_t rank)
         for (uint32_t b = 0; b < LINK_BUCKETS; b++) {
             struct member *member = link_member(g, rank);
             if (member && r->held[g] >> b & 1)
-                (void)collective_release(member, b);
+                (void)collective_release(member, b, 0);
         }
         r->held[g] = 0;
     }

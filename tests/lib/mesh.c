@@ -10,6 +10,7 @@
 
 #include "kernels/kernels.h"
 #include "protocol.h"
+#include "tests/lib/device_backend.h"
 #include "tests/lib/loop_turn.h"
 
 #define REGION       65536
@@ -49,10 +50,22 @@ static void ok(struct client *client, uint64_t id)
     ck_assert_msg(reply->status == F8_OK, "status %d (%s)", reply->status, reply->text);
 }
 
+static uint32_t devices_to_use;
+static uint64_t seed_to_use;
+
+void mesh_use_devices(uint32_t num_devices, uint64_t seed)
+{
+    devices_to_use = num_devices;
+    seed_to_use = seed;
+}
+
 void mesh_open(struct mesh *mesh, uint32_t flavour)
 {
     memset(mesh, 0, sizeof(*mesh));
-    rooms_open(&mesh->rooms);
+    rooms_open_on(&mesh->rooms, devices_to_use);
+    mesh->on_devices = devices_to_use > 0;
+    if (mesh->on_devices)
+        device_backend_shuffle(mesh->rooms.cuda, seed_to_use);
     mesh->flavour = flavour;
     client_open(&mesh->operator_, &mesh->rooms, 99);
     ok(&mesh->operator_, ask_admin(&mesh->operator_));
@@ -155,6 +168,7 @@ void mesh_rejoin(struct mesh *mesh)
 
 void mesh_write(struct mesh *mesh, uint32_t rank, uint32_t weight, float value)
 {
+    rooms_synchronise(&mesh->rooms);
     uint64_t count = f8_proto_shard_rows(ROWS, 2, rank % 2) * COLS;
     for (uint64_t i = 0; i < count; i++)
         mesh->shards[rank][WEIGHT_AT(weight) / sizeof(float) + i] = value;
@@ -195,6 +209,7 @@ void mesh_await_waiting(struct mesh *mesh, uint32_t count)
 
 const F8__WeightInfo *mesh_weight(struct mesh *mesh, const char *group, const char *weight)
 {
+    rooms_land(&mesh->rooms);
     client_forget(&mesh->operator_);
     uint64_t id = ask_inspect(&mesh->operator_, F8__VIEW__AMAX, "", weight, 0);
     const F8__InspectReply *reply = client_await(&mesh->operator_, id)->inspect;

@@ -25,8 +25,12 @@ struct mesh {
     struct client clients[MESH_RANKS];
     struct seat dp[MESH_RANKS], mesh[MESH_RANKS];
     float *shards[MESH_RANKS]; /* owned: the mapped region of each */
-    uint32_t flavour;          /* of the weights; may be changed before they are registered */
+    bool on_devices;
+    uint32_t flavour; /* of the weights; may be changed before they are registered */
 };
+
+/* All meshes from now on are on so many devices; 0: on the host. The seed is for their order. */
+void mesh_use_devices(uint32_t num_devices, uint64_t seed);
 
 /* All joined, to their gather groups and then to "mesh"; nothing is registered. */
 void mesh_open(struct mesh *mesh, uint32_t flavour);

@@ -203,41 +203,46 @@ static int check(struct mesh_rank *rank, uint32_t step, uint32_t w, const struct
 static int gather(struct mesh_rank *rank, uint32_t step, uint32_t w)
 {
     struct f8_view view;
-    int status = step % 2 == 1 ? f8_pre_gather(rank->gathers, w) : F8_OK;
+    int status = step % 2 == 1 ? f8_pre_gather(rank->gathers, w, NULL) : F8_OK;
     if (status == F8_OK)
-        status = f8_gather(rank->gathers, w, 0);
+        status = f8_gather(rank->gathers, w, 0, NULL);
     if (status == F8_OK)
-        status = f8_post_gather(rank->gathers, w, F8_FOREVER, &view, 1);
+        status = f8_post_gather(rank->gathers, w, F8_FOREVER, &view, 1, NULL);
     if (mesh_rank_note(rank, status) != F8_OK)
         return status;
     status = check(rank, step, w, &view);
-    return status == F8_OK ? mesh_rank_note(rank, f8_release(rank->gathers, w)) : status;
+    return status == F8_OK ? mesh_rank_note(rank, f8_release(rank->gathers, w, NULL)) : status;
 }
 
 int mesh_rank_gather(struct mesh_rank *rank)
 {
-    int status = f8_gather(rank->gathers, 0, 0);
+    int status = f8_gather(rank->gathers, 0, 0, NULL);
     if (status == F8_OK)
-        status = f8_post_gather(rank->gathers, 0, F8_FOREVER, NULL, 0);
+        status = f8_post_gather(rank->gathers, 0, F8_FOREVER, NULL, 0, NULL);
     if (status == F8_OK)
-        status = f8_release(rank->gathers, 0);
+        status = f8_release(rank->gathers, 0, NULL);
     return mesh_rank_note(rank, status);
 }
 
 typedef int collective_fn(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket);
+
+static int precompute(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
+{
+    return f8_precompute(group, deadline_ms, NULL, ret_ticket);
+}
 
 static int whole(struct mesh_rank *rank, collective_fn *collective)
 {
     f8_ticket ticket;
     int status = collective(rank->mesh, 0, &ticket);
     if (status == F8_OK)
-        status = f8_wait(rank->mesh, ticket, F8_FOREVER);
+        status = f8_wait(rank->mesh, ticket, F8_FOREVER, NULL);
     return mesh_rank_note(rank, status);
 }
 
 int mesh_rank_whole(struct mesh_rank *rank)
 {
-    return whole(rank, f8_precompute);
+    return whole(rank, precompute);
 }
 
 int mesh_rank_steps(struct mesh_rank *rank)
@@ -248,7 +253,7 @@ int mesh_rank_steps(struct mesh_rank *rank)
         fill(rank, step);
         status = mesh_rank_note(rank, f8_changed(rank->gathers, 0, MESH_WEIGHTS));
         if (status == F8_OK && rank->plan.mode == MESH_PRECOMPUTE)
-            status = whole(rank, f8_precompute);
+            status = whole(rank, precompute);
         for (uint32_t w = 0; w < MESH_WEIGHTS && status == F8_OK; w++)
             status = gather(rank, step, w);
         if (status == F8_OK && rank->plan.mode == MESH_DELAYED)

@@ -76,8 +76,8 @@ void one_rank_seal(struct one_rank *rank, uint32_t world_size)
 
 void one_rank_hold(struct one_rank *rank, uint32_t bucket)
 {
-    must(f8_gather(rank->group, bucket, F8_DEFAULT_DEADLINE));
-    must(f8_post_gather(rank->group, bucket, F8_FOREVER, NULL, 0));
+    must(f8_gather(rank->group, bucket, F8_DEFAULT_DEADLINE, NULL));
+    must(f8_post_gather(rank->group, bucket, F8_FOREVER, NULL, 0, NULL));
 }
 
 void one_rank_stop(struct one_rank *rank)

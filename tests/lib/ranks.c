@@ -186,24 +186,25 @@ int rank_check(const struct rank *rank, uint32_t bucket)
 
 int rank_gather(struct rank *rank, uint32_t bucket, int64_t deadline_ms)
 {
-    int status = f8_gather(rank->group, bucket, deadline_ms);
+    int status = f8_gather(rank->group, bucket, deadline_ms, NULL);
     if (status != F8_OK)
         return status;
-    return f8_post_gather(rank->group, bucket, F8_FOREVER, rank->views[bucket], BUCKET_WEIGHTS);
+    return f8_post_gather(
+        rank->group, bucket, F8_FOREVER, rank->views[bucket], BUCKET_WEIGHTS, NULL);
 }
 
 static int use_bucket(struct rank *rank, uint32_t bucket)
 {
     int status = F8_OK;
     if (bucket + 1 < RANK_BUCKETS)
-        status = f8_gather(rank->group, bucket + 1, F8_DEFAULT_DEADLINE);
+        status = f8_gather(rank->group, bucket + 1, F8_DEFAULT_DEADLINE, NULL);
     if (status == F8_OK)
-        status =
-            f8_post_gather(rank->group, bucket, F8_FOREVER, rank->views[bucket], BUCKET_WEIGHTS);
+        status = f8_post_gather(
+            rank->group, bucket, F8_FOREVER, rank->views[bucket], BUCKET_WEIGHTS, NULL);
     if (status == F8_OK)
         status = rank_check(rank, bucket);
     if (status == F8_OK)
-        status = f8_release(rank->group, bucket);
+        status = f8_release(rank->group, bucket, NULL);
     return status;
 }
 
@@ -213,11 +214,11 @@ int rank_step(struct rank *rank)
     rank_fill(rank);
     int status = f8_changed(rank->group, 0, RANK_WEIGHTS);
     if (status == F8_OK)
-        status = f8_precompute(rank->group, F8_DEFAULT_DEADLINE, &ticket);
+        status = f8_precompute(rank->group, F8_DEFAULT_DEADLINE, NULL, &ticket);
     if (status == F8_OK)
-        status = f8_wait(rank->group, ticket, F8_FOREVER);
+        status = f8_wait(rank->group, ticket, F8_FOREVER, NULL);
     if (status == F8_OK)
-        status = f8_gather(rank->group, EMBED, F8_DEFAULT_DEADLINE);
+        status = f8_gather(rank->group, EMBED, F8_DEFAULT_DEADLINE, NULL);
     for (uint32_t b = 0; b < RANK_BUCKETS && status == F8_OK; b++)
         status = use_bucket(rank, b);
     return status;

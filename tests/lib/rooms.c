@@ -12,6 +12,7 @@
 
 #include "daemon/log.h"
 #include "protocol.h"
+#include "tests/lib/device_backend.h"
 #include "tests/lib/loop_turn.h"
 
 #define REGION_NAME "f8-rooms-region"
@@ -76,6 +77,7 @@ static void close_all(struct rooms *rooms)
 {
     registry_free(rooms->context.registry);
     backend_free(rooms->backend);
+    backend_free(rooms->cuda);
     state_store_close(rooms->context.collective.states);
     rooms_settle(rooms);
     ck_assert_int_eq(uv_loop_close(&rooms->loop), 0);
@@ -86,6 +88,8 @@ int rooms_try_open(struct rooms *rooms)
 {
     log_set_level(LOG_LEVEL_ERROR);
     rooms->config = small;
+    rooms->cuda = NULL;
+    rooms->num_devices = 0;
     ck_assert_int_eq(uv_loop_init(&rooms->loop), 0);
     rooms->context = (struct session_context){.link = &link_to_client};
     int status = backend_host_new(&rooms->loop, small.threads, &rooms->backend);
@@ -107,6 +111,33 @@ int rooms_try_open(struct rooms *rooms)
 void rooms_open(struct rooms *rooms)
 {
     ck_assert_int_eq(rooms_try_open(rooms), F8_OK);
+}
+
+void rooms_open_on(struct rooms *rooms, uint32_t num_devices)
+{
+    rooms_open(rooms);
+    if (num_devices > 0)
+        rooms_add_devices(rooms, num_devices);
+}
+
+void rooms_add_devices(struct rooms *rooms, uint32_t num_devices)
+{
+    rooms->num_devices = num_devices;
+    rooms->cuda = device_backend_new(&rooms->loop, num_devices);
+    ck_assert_ptr_nonnull(rooms->cuda);
+    rooms->context.collective.cuda = rooms->cuda;
+}
+
+void rooms_synchronise(struct rooms *rooms)
+{
+    if (rooms->cuda)
+        device_backend_synchronise(rooms->cuda);
+}
+
+void rooms_land(struct rooms *rooms)
+{
+    while (rooms->cuda && device_backend_turn(rooms->cuda))
+        ;
 }
 
 void rooms_settle(struct rooms *rooms)
@@ -228,8 +259,14 @@ int client_enter(struct client *client, const char *job, const char *group, uint
     uint32_t world_size, uint64_t region_size)
 {
     int fd = make_memfd(region_size);
+    uint32_t num_devices = client->rooms->num_devices;
     ck_assert_int_eq(client_status(client, ask_hello(client, job)), F8_OK);
-    ck_assert_int_eq(client_status(client, ask_region(client, fd)), F8_OK);
+    if (num_devices > 0)
+        ck_assert_int_eq(
+            client_status(client, ask_device(client, rank % num_devices, ROOMS_EVENTS)), F8_OK);
+    uint64_t id =
+        num_devices > 0 ? ask_device_region(client, fd, region_size) : ask_region(client, fd);
+    ck_assert_int_eq(client_status(client, id), F8_OK);
     ck_assert_int_eq(client_status(client, ask_join(client, group, rank, world_size)), F8_OK);
     return fd;
 }

@@ -14,11 +14,14 @@
 
 #define ROOMS_UID     1000
 #define ROOMS_REPLIES 512
+#define ROOMS_EVENTS  8
 
 struct rooms {
     uv_loop_t loop;
     struct config config; /* may be changed before the first request */
     struct backend *backend;
+    struct backend *cuda; /* of devices (device_backend.h); NULL: there are none */
+    uint32_t num_devices; /* then client_enter has rank r work on device r modulo this */
     struct session_context context;
     char directory[64]; /* where states would be; empty again when all groups are gone */
 };
@@ -26,6 +29,14 @@ struct rooms {
 /* The status of making them: F8_ENOMEM if an allocation was made to fail; nothing is left then. */
 int rooms_try_open(struct rooms *rooms);
 void rooms_open(struct rooms *rooms);
+/* With so many devices, for all that client_enter brings in; 0: without. */
+void rooms_open_on(struct rooms *rooms, uint32_t num_devices);
+void rooms_add_devices(struct rooms *rooms, uint32_t num_devices);
+
+/* As a client that waits for its stream: what was gathered is there. Nothing lands. */
+void rooms_synchronise(struct rooms *rooms);
+/* All that devices do is done, and has landed. */
+void rooms_land(struct rooms *rooms);
 
 /* All clients must be closed. Checks that no object, charge, mapping or handle is left. */
 void rooms_close(struct rooms *rooms);
@@ -70,6 +81,9 @@ uint64_t ask_hello(struct client *client, const char *job);
 uint64_t ask_admin(struct client *client);
 uint64_t ask_ping(struct client *client);
 uint64_t ask_region(struct client *client, int fd);
+uint64_t ask_device(struct client *client, uint32_t device, uint32_t num_events);
+/* Device memory of `size` bytes, by a descriptor. */
+uint64_t ask_device_region(struct client *client, int fd, uint64_t size);
 uint64_t ask_region_drop(struct client *client, uint32_t region);
 uint64_t ask_join(struct client *client, const char *group, uint32_t rank, uint32_t world_size);
 uint64_t ask_rejoin(struct client *client, const char *group, uint32_t rank, uint32_t world_size);
@@ -80,6 +94,11 @@ uint64_t ask_sync(struct client *client);
 uint64_t ask_invalidate(struct client *client);
 uint64_t ask_pre_gather(struct client *client, uint32_t bucket);
 uint64_t ask_gather(struct client *client, uint32_t bucket);
+/* With the number of an event; 0: none. */
+uint64_t ask_gather_ready(struct client *client, uint32_t bucket, uint32_t ready);
+uint64_t ask_pre_gather_ready(struct client *client, uint32_t bucket, uint32_t ready);
+uint64_t ask_precompute_ready(struct client *client, uint32_t ready);
+void send_release_ready(struct client *client, uint32_t bucket, uint32_t ready);
 void send_release(struct client *client, uint32_t bucket);
 uint64_t ask_changed(struct client *client, uint32_t first, uint32_t count);
 uint64_t ask_quiesce(struct client *client);
@@ -94,10 +113,17 @@ F8__Weight make_weight(const char *name, uint32_t flavour, uint64_t *shape, uint
     uint32_t region, uint64_t offset);
 F8__Bucket make_bucket(const char *name, uint32_t first, uint32_t count, bool shared);
 
+/* Any request: `body_case` and its message. */
+uint64_t ask_body(struct client *client, F8__Request__BodyCase body_case, ProtobufCMessage *body,
+    const int *fds, uint32_t num_fds);
+
 /* A memfd of `size` bytes, sealed as regions must be. */
 int make_memfd(uint64_t size);
 
-/* Hello, one region of its own, join. The region's descriptor is the caller's. */
+/*
+ * Hello, one region of its own, join; with devices, the device first, with ROOMS_EVENTS events.
+ * The region's descriptor is the caller's.
+ */
 int client_enter(struct client *client, const char *job, const char *group, uint32_t rank,
     uint32_t world_size, uint64_t region_size);
 

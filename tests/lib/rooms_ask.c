@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "protocol.h"
+#include "tests/lib/device_backend.h"
 #include "tests/lib/rooms.h"
 
 #define MAX_LIST 64
@@ -46,6 +47,40 @@ uint64_t ask_region(struct client *client, int fd)
 {
     F8__RegionAdd body = F8__REGION_ADD__INIT;
     return SEND(client, F8__REQUEST__BODY_REGION_ADD, region_add, &body, &fd, 1);
+}
+
+uint64_t ask_device(struct client *client, uint32_t device, uint32_t num_events)
+{
+    static uint8_t handle[F8_PROTO_HANDLE_SIZE];
+    uint8_t uuid[F8_PROTO_UUID_SIZE];
+    ProtobufCBinaryData ready[F8_PROTO_MAX_READY];
+    F8__DeviceAdd body = F8__DEVICE_ADD__INIT;
+    device_backend_uuid(device, uuid);
+    ck_assert_uint_le(num_events, F8_PROTO_MAX_READY);
+    for (uint32_t i = 0; i < num_events; i++)
+        ready[i] = (ProtobufCBinaryData){.len = sizeof(handle), .data = handle};
+    body.uuid = (ProtobufCBinaryData){.len = sizeof(uuid), .data = uuid};
+    body.ready = ready;
+    body.n_ready = num_events;
+    return SEND(client, F8__REQUEST__BODY_DEVICE_ADD, device_add, &body, NULL, 0);
+}
+
+uint64_t ask_device_region(struct client *client, int fd, uint64_t size)
+{
+    F8__CudaMemory memory = F8__CUDA_MEMORY__INIT;
+    F8__RegionAdd body = F8__REGION_ADD__INIT;
+    memory.size = size;
+    memory.chunks = &size;
+    memory.n_chunks = 1;
+    body.cuda = &memory;
+    return SEND(client, F8__REQUEST__BODY_REGION_ADD, region_add, &body, &fd, 1);
+}
+
+uint64_t ask_body(struct client *client, F8__Request__BodyCase body_case, ProtobufCMessage *body,
+    const int *fds, uint32_t num_fds)
+{
+    /* All bodies are pointers, in one union. */
+    return SEND(client, body_case, hello, (F8__Hello *)body, fds, num_fds);
 }
 
 uint64_t ask_region_drop(struct client *client, uint32_t region)
@@ -97,54 +132,78 @@ uint64_t ask_seal_poisoned(struct client *client, uint32_t slots)
 }
 
 /* What is asked of a whole group: a union, they all have the form of a precompute. */
-static uint64_t whole(struct client *client, F8__Request__BodyCase body_case)
+static uint64_t whole(struct client *client, F8__Request__BodyCase body_case, uint32_t ready)
 {
     F8__Precompute body = F8__PRECOMPUTE__INIT;
     body.group = client->group;
     body.generation = client->generation;
+    body.ready = ready;
     return SEND(client, body_case, precompute, &body, NULL, 0);
+}
+
+uint64_t ask_precompute_ready(struct client *client, uint32_t ready)
+{
+    return whole(client, F8__REQUEST__BODY_PRECOMPUTE, ready);
 }
 
 uint64_t ask_precompute(struct client *client)
 {
-    return whole(client, F8__REQUEST__BODY_PRECOMPUTE);
+    return ask_precompute_ready(client, 0);
 }
 
 uint64_t ask_sync(struct client *client)
 {
-    return whole(client, F8__REQUEST__BODY_SYNC);
+    return whole(client, F8__REQUEST__BODY_SYNC, 0);
 }
 
 uint64_t ask_invalidate(struct client *client)
 {
-    return whole(client, F8__REQUEST__BODY_INVALIDATE);
+    return whole(client, F8__REQUEST__BODY_INVALIDATE, 0);
 }
 
-uint64_t ask_pre_gather(struct client *client, uint32_t bucket)
+uint64_t ask_pre_gather_ready(struct client *client, uint32_t bucket, uint32_t ready)
 {
     F8__PreGather body = F8__PRE_GATHER__INIT;
     body.group = client->group;
     body.generation = client->generation;
     body.bucket = bucket;
+    body.ready = ready;
     return SEND(client, F8__REQUEST__BODY_PRE_GATHER, pre_gather, &body, NULL, 0);
 }
 
-uint64_t ask_gather(struct client *client, uint32_t bucket)
+uint64_t ask_pre_gather(struct client *client, uint32_t bucket)
+{
+    return ask_pre_gather_ready(client, bucket, 0);
+}
+
+uint64_t ask_gather_ready(struct client *client, uint32_t bucket, uint32_t ready)
 {
     F8__Gather body = F8__GATHER__INIT;
     body.group = client->group;
     body.generation = client->generation;
     body.bucket = bucket;
+    body.ready = ready;
     return SEND(client, F8__REQUEST__BODY_GATHER, gather, &body, NULL, 0);
 }
 
-void send_release(struct client *client, uint32_t bucket)
+uint64_t ask_gather(struct client *client, uint32_t bucket)
+{
+    return ask_gather_ready(client, bucket, 0);
+}
+
+void send_release_ready(struct client *client, uint32_t bucket, uint32_t ready)
 {
     F8__Release body = F8__RELEASE__INIT;
     body.group = client->group;
     body.generation = client->generation;
     body.bucket = bucket;
+    body.ready = ready;
     (void)SEND(client, F8__REQUEST__BODY_RELEASE, release, &body, NULL, 0);
+}
+
+void send_release(struct client *client, uint32_t bucket)
+{
+    send_release_ready(client, bucket, 0);
 }
 
 uint64_t ask_changed(struct client *client, uint32_t first, uint32_t count)

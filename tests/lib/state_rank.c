@@ -45,11 +45,11 @@ void state_rank_step(struct state_rank *rank, float amax)
 {
     f8_ticket ticket;
     rank->memory[0] = amax;
-    state_rank_well(f8_gather(rank->group, 0, F8_DEFAULT_DEADLINE));
-    state_rank_well(f8_post_gather(rank->group, 0, F8_FOREVER, NULL, 0));
-    state_rank_well(f8_release(rank->group, 0));
+    state_rank_well(f8_gather(rank->group, 0, F8_DEFAULT_DEADLINE, NULL));
+    state_rank_well(f8_post_gather(rank->group, 0, F8_FOREVER, NULL, 0, NULL));
+    state_rank_well(f8_release(rank->group, 0, NULL));
     state_rank_well(f8_sync(rank->group, F8_DEFAULT_DEADLINE, &ticket));
-    state_rank_well(f8_wait(rank->group, ticket, F8_FOREVER));
+    state_rank_well(f8_wait(rank->group, ticket, F8_FOREVER, NULL));
 }
 
 uint64_t state_rank_syncs(struct state_rank *rank)

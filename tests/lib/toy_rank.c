@@ -136,11 +136,11 @@ static int read_views(const struct toy_rank *toy)
 
 int toy_rank_hold(struct toy_rank *toy, uint32_t bucket)
 {
-    int status = say(toy, f8_gather(toy->group, bucket, F8_DEFAULT_DEADLINE), "f8_gather");
+    int status = say(toy, f8_gather(toy->group, bucket, F8_DEFAULT_DEADLINE, NULL), "f8_gather");
     if (status == F8_OK)
-        status =
-            say(toy, f8_post_gather(toy->group, bucket, F8_FOREVER, toy->views, toy->job.weights),
-                "f8_post_gather");
+        status = say(toy,
+            f8_post_gather(toy->group, bucket, F8_FOREVER, toy->views, toy->job.weights, NULL),
+            "f8_post_gather");
     return status == F8_OK ? read_views(toy) : status;
 }
 
@@ -148,9 +148,9 @@ static int ask(struct toy_rank *toy, uint32_t bucket)
 {
     int status = F8_OK;
     if (toy->job.pre_gather)
-        status = say(toy, f8_pre_gather(toy->group, bucket), "f8_pre_gather");
+        status = say(toy, f8_pre_gather(toy->group, bucket, NULL), "f8_pre_gather");
     if (status == F8_OK)
-        status = say(toy, f8_gather(toy->group, bucket, F8_DEFAULT_DEADLINE), "f8_gather");
+        status = say(toy, f8_gather(toy->group, bucket, F8_DEFAULT_DEADLINE, NULL), "f8_gather");
     return status;
 }
 
@@ -161,11 +161,11 @@ int toy_rank_gathers(struct toy_rank *toy)
         if (b + 1 < toy->job.buckets)
             status = ask(toy, b + 1);
         if (status == F8_OK)
-            status =
-                say(toy, f8_post_gather(toy->group, b, F8_FOREVER, toy->views, toy->job.weights),
-                    "f8_post_gather");
+            status = say(toy,
+                f8_post_gather(toy->group, b, F8_FOREVER, toy->views, toy->job.weights, NULL),
+                "f8_post_gather");
         if (status == F8_OK)
-            status = say(toy, f8_release(toy->group, b), "f8_release");
+            status = say(toy, f8_release(toy->group, b, NULL), "f8_release");
     }
     return status;
 }
@@ -176,9 +176,10 @@ int toy_rank_step(struct toy_rank *toy)
     f8_ticket ticket;
     int status = say(toy, f8_changed(toy->group, 0, job->buckets * job->weights), "f8_changed");
     if (status == F8_OK && job->precompute) {
-        status = say(toy, f8_precompute(toy->group, F8_DEFAULT_DEADLINE, &ticket), "f8_precompute");
+        status = say(
+            toy, f8_precompute(toy->group, F8_DEFAULT_DEADLINE, NULL, &ticket), "f8_precompute");
         if (status == F8_OK)
-            status = say(toy, f8_wait(toy->group, ticket, F8_FOREVER), "f8_wait");
+            status = say(toy, f8_wait(toy->group, ticket, F8_FOREVER, NULL), "f8_wait");
     }
     return status == F8_OK ? toy_rank_gathers(toy) : status;
 }

@@ -75,8 +75,8 @@ static void weights(struct scene *scene)
 static void rounds(struct scene *scene)
 {
     struct rank *rank = &scene->ranks[0];
-    ck_assert_int_eq(f8_gather(rank->group, EMBED, 0), F8_OK);
-    ck_assert_int_eq(f8_gather(rank->group, LAYER_0, 0), F8_OK);
+    ck_assert_int_eq(f8_gather(rank->group, EMBED, 0, NULL), F8_OK);
+    ck_assert_int_eq(f8_gather(rank->group, LAYER_0, 0, NULL), F8_OK);
     scene_note(scene, rank_gather(rank, LAYER_1, 0));
 }
 

@@ -6,13 +6,13 @@
 
 static void gather_before_seal(struct scene *scene)
 {
-    scene_note(scene, f8_gather(scene->ranks[0].group, EMBED, 0));
+    scene_note(scene, f8_gather(scene->ranks[0].group, EMBED, 0, NULL));
 }
 
 static void precompute_before_seal(struct scene *scene)
 {
     f8_ticket ticket;
-    scene_note(scene, f8_precompute(scene->ranks[0].group, 0, &ticket));
+    scene_note(scene, f8_precompute(scene->ranks[0].group, 0, NULL, &ticket));
 }
 
 static void changed_before_seal(struct scene *scene)
@@ -47,41 +47,41 @@ static void seal_twice(struct scene *scene)
 
 static void post_gather_without_gather(struct scene *scene)
 {
-    scene_note(scene, f8_post_gather(scene->ranks[0].group, EMBED, F8_FOREVER, NULL, 0));
+    scene_note(scene, f8_post_gather(scene->ranks[0].group, EMBED, F8_FOREVER, NULL, 0, NULL));
 }
 
 static void release_without_gather(struct scene *scene)
 {
-    scene_note(scene, f8_release(scene->ranks[0].group, LAYER_1));
+    scene_note(scene, f8_release(scene->ranks[0].group, LAYER_1, NULL));
 }
 
 static void release_before_wait(struct scene *scene)
 {
     struct f8_group *group = scene->ranks[0].group;
-    ck_assert_int_eq(f8_gather(group, LAYER_1, 0), F8_OK);
-    scene_note(scene, f8_release(group, LAYER_1));
+    ck_assert_int_eq(f8_gather(group, LAYER_1, 0, NULL), F8_OK);
+    scene_note(scene, f8_release(group, LAYER_1, NULL));
 }
 
 static void double_release(struct scene *scene)
 {
-    ck_assert_int_eq(f8_release(scene->ranks[0].group, EMBED), F8_OK);
-    scene_note(scene, f8_release(scene->ranks[0].group, EMBED));
+    ck_assert_int_eq(f8_release(scene->ranks[0].group, EMBED, NULL), F8_OK);
+    scene_note(scene, f8_release(scene->ranks[0].group, EMBED, NULL));
 }
 
 static void release_after_break(struct scene *scene)
 {
     rank_close(&scene->ranks[1]);
     ck_assert_int_ne(rank_gather(&scene->ranks[0], LAYER_1, 0), F8_OK); /* it is broken */
-    scene_note(scene, f8_release(scene->ranks[0].group, EMBED));
-    scene_note(scene, f8_release(scene->ranks[0].group, LAYER_0));
+    scene_note(scene, f8_release(scene->ranks[0].group, EMBED, NULL));
+    scene_note(scene, f8_release(scene->ranks[0].group, LAYER_0, NULL));
 }
 
 static void late_for_a_broken_group(struct scene *scene)
 {
     struct f8_group *group = scene->ranks[0].group;
-    ck_assert_int_eq(f8_gather(group, LAYER_1, 0), F8_OK);
+    ck_assert_int_eq(f8_gather(group, LAYER_1, 0, NULL), F8_OK);
     rank_close(&scene->ranks[1]);
-    ck_assert_int_ne(f8_post_gather(group, LAYER_1, F8_FOREVER, NULL, 0), F8_OK);
+    ck_assert_int_ne(f8_post_gather(group, LAYER_1, F8_FOREVER, NULL, 0, NULL), F8_OK);
     scene_note(scene, rank_gather(&scene->ranks[0], LAYER_2, 0));
 }
 
@@ -99,57 +99,57 @@ static void same_group_again(struct scene *scene)
 
 static void gather_of_a_held_bucket(struct scene *scene)
 {
-    scene_note(scene, f8_gather(scene->ranks[0].group, EMBED, 0));
+    scene_note(scene, f8_gather(scene->ranks[0].group, EMBED, 0, NULL));
 }
 
 static void gather_past_the_slots(struct scene *scene)
 {
-    ck_assert_int_eq(f8_gather(scene->ranks[0].group, LAYER_1, 0), F8_OK);
-    scene_note(scene, f8_gather(scene->ranks[0].group, LAYER_2, 0));
+    ck_assert_int_eq(f8_gather(scene->ranks[0].group, LAYER_1, 0, NULL), F8_OK);
+    scene_note(scene, f8_gather(scene->ranks[0].group, LAYER_2, 0, NULL));
 }
 
 static void gather_twice(struct scene *scene)
 {
-    ck_assert_int_eq(f8_gather(scene->ranks[0].group, LAYER_1, 0), F8_OK);
-    scene_note(scene, f8_gather(scene->ranks[0].group, LAYER_1, 0));
+    ck_assert_int_eq(f8_gather(scene->ranks[0].group, LAYER_1, 0, NULL), F8_OK);
+    scene_note(scene, f8_gather(scene->ranks[0].group, LAYER_1, 0, NULL));
 }
 
 static void pre_gather_of_a_held_bucket(struct scene *scene)
 {
-    scene_note(scene, f8_pre_gather(scene->ranks[0].group, EMBED));
+    scene_note(scene, f8_pre_gather(scene->ranks[0].group, EMBED, NULL));
 }
 
 static void changed_while_open(struct scene *scene)
 {
     struct rank *rank = &scene->ranks[0];
-    ck_assert_int_eq(f8_gather(rank->group, LAYER_1, 0), F8_OK);
+    ck_assert_int_eq(f8_gather(rank->group, LAYER_1, 0, NULL), F8_OK);
     scene_note(scene, f8_changed(rank->group, LAYER_1 * BUCKET_WEIGHTS, 1));
 }
 
 static void move_while_open(struct scene *scene)
 {
     struct rank *rank = &scene->ranks[0];
-    ck_assert_int_eq(f8_gather(rank->group, LAYER_1, 0), F8_OK);
+    ck_assert_int_eq(f8_gather(rank->group, LAYER_1, 0, NULL), F8_OK);
     scene_note(scene, f8_weight_move(rank->group, LAYER_1 * BUCKET_WEIGHTS, rank->region, 0));
 }
 
 static void changed_while_precomputing(struct scene *scene)
 {
     f8_ticket ticket;
-    ck_assert_int_eq(f8_precompute(scene->ranks[0].group, 0, &ticket), F8_OK);
+    ck_assert_int_eq(f8_precompute(scene->ranks[0].group, 0, NULL, &ticket), F8_OK);
     scene_note(scene, f8_changed(scene->ranks[0].group, LAYER_0 * BUCKET_WEIGHTS, 1));
 }
 
 static void precompute_while_gathering(struct scene *scene)
 {
     f8_ticket ticket;
-    ck_assert_int_eq(f8_gather(scene->ranks[0].group, LAYER_1, 0), F8_OK);
-    scene_note(scene, f8_precompute(scene->ranks[0].group, 0, &ticket));
+    ck_assert_int_eq(f8_gather(scene->ranks[0].group, LAYER_1, 0, NULL), F8_OK);
+    scene_note(scene, f8_precompute(scene->ranks[0].group, 0, NULL, &ticket));
 }
 
 static void no_such_bucket(struct scene *scene)
 {
-    scene_note(scene, f8_gather(scene->ranks[0].group, RANK_BUCKETS, 0));
+    scene_note(scene, f8_gather(scene->ranks[0].group, RANK_BUCKETS, 0, NULL));
 }
 
 static void no_such_weight(struct scene *scene)
@@ -162,17 +162,17 @@ static void stale_view(struct scene *scene)
 {
     struct rank *rank = &scene->ranks[0];
     ck_assert_int_eq(f8_view_check(rank->group, &rank->views[EMBED][0]), F8_OK);
-    ck_assert_int_eq(f8_release(rank->group, EMBED), F8_OK);
+    ck_assert_int_eq(f8_release(rank->group, EMBED, NULL), F8_OK);
     scene_note(scene, f8_view_check(rank->group, &rank->views[EMBED][0]));
 }
 
 static void ticket_twice(struct scene *scene)
 {
     f8_ticket ticket, other;
-    ck_assert_int_eq(f8_precompute(scene->ranks[0].group, 0, &ticket), F8_OK);
-    ck_assert_int_eq(f8_precompute(scene->ranks[1].group, 0, &other), F8_OK);
-    ck_assert_int_eq(f8_wait(scene->ranks[0].group, ticket, F8_FOREVER), F8_OK);
-    scene_note(scene, f8_wait(scene->ranks[0].group, ticket, F8_FOREVER));
+    ck_assert_int_eq(f8_precompute(scene->ranks[0].group, 0, NULL, &ticket), F8_OK);
+    ck_assert_int_eq(f8_precompute(scene->ranks[1].group, 0, NULL, &other), F8_OK);
+    ck_assert_int_eq(f8_wait(scene->ranks[0].group, ticket, F8_FOREVER, NULL), F8_OK);
+    scene_note(scene, f8_wait(scene->ranks[0].group, ticket, F8_FOREVER, NULL));
 }
 
 static void free_of_a_used_region(struct scene *scene)

@@ -219,7 +219,7 @@ static void hundreds_of_descriptors(struct scene *scene)
     for (size_t i = 0; i < 250; i++)
         fds[i] = i == 0 ? raw_memfd(1) : fds[0];
     ended(scene, packet, sizeof(packet), fds, 250);
-    ended(scene, packet, sizeof(packet), fds, 5);
+    ended(scene, packet, sizeof(packet), fds, F8_PROTO_MAX_FDS + 1);
     (void)close(fds[0]);
 }
 

@@ -160,33 +160,33 @@ static void no_slots(struct scene *scene)
 static void other_bucket(struct scene *scene)
 {
     struct rank *ranks = scene->ranks;
-    ck_assert_int_eq(f8_gather(ranks[0].group, LAYER_0, 0), F8_OK);
+    ck_assert_int_eq(f8_gather(ranks[0].group, LAYER_0, 0, NULL), F8_OK);
     rank_settle(&ranks[0]);
     scene_note(scene, rank_gather(&ranks[1], LAYER_1, 0));
-    scene_note(scene, f8_post_gather(ranks[0].group, LAYER_0, F8_FOREVER, NULL, 0));
+    scene_note(scene, f8_post_gather(ranks[0].group, LAYER_0, F8_FOREVER, NULL, 0, NULL));
 }
 
 static void gather_against_precompute(struct scene *scene)
 {
     f8_ticket ticket;
     struct rank *ranks = scene->ranks;
-    ck_assert_int_eq(f8_precompute(ranks[0].group, 0, &ticket), F8_OK);
+    ck_assert_int_eq(f8_precompute(ranks[0].group, 0, NULL, &ticket), F8_OK);
     rank_settle(&ranks[0]);
     scene_note(scene, rank_gather(&ranks[1], EMBED, 0));
-    scene_note(scene, f8_wait(ranks[0].group, ticket, F8_FOREVER));
+    scene_note(scene, f8_wait(ranks[0].group, ticket, F8_FOREVER, NULL));
 }
 
 /* What is queued behind the mismatch fails with it. */
 static void queued_behind_a_mismatch(struct scene *scene)
 {
     struct rank *ranks = scene->ranks;
-    ck_assert_int_eq(f8_gather(ranks[0].group, EMBED, 0), F8_OK);
-    ck_assert_int_eq(f8_gather(ranks[0].group, LAYER_0, 0), F8_OK);
-    ck_assert_int_eq(f8_gather(ranks[0].group, LAYER_1, 0), F8_OK);
+    ck_assert_int_eq(f8_gather(ranks[0].group, EMBED, 0, NULL), F8_OK);
+    ck_assert_int_eq(f8_gather(ranks[0].group, LAYER_0, 0, NULL), F8_OK);
+    ck_assert_int_eq(f8_gather(ranks[0].group, LAYER_1, 0, NULL), F8_OK);
     rank_settle(&ranks[0]);
     scene_note(scene, rank_gather(&ranks[1], LAYER_0, 0));
     for (uint32_t b = EMBED; b <= LAYER_1; b++)
-        scene_note(scene, f8_post_gather(ranks[0].group, b, F8_FOREVER, NULL, 0));
+        scene_note(scene, f8_post_gather(ranks[0].group, b, F8_FOREVER, NULL, 0, NULL));
 }
 
 static int gather_layer(struct rank *rank)
@@ -244,21 +244,21 @@ static void held_places(struct scene *scene)
 {
     struct rank *ranks = scene->ranks;
     for (uint32_t r = 0; r < SCENE_RANKS; r++)
-        ck_assert_int_eq(f8_gather(ranks[r].group, LAYER_1, 0), F8_OK);
+        ck_assert_int_eq(f8_gather(ranks[r].group, LAYER_1, 0, NULL), F8_OK);
     for (uint32_t r = 0; r < SCENE_RANKS; r++)
-        ck_assert_int_eq(f8_post_gather(ranks[r].group, LAYER_1, F8_FOREVER, NULL, 0), F8_OK);
-    ck_assert_int_eq(f8_release(ranks[0].group, LAYER_0), F8_OK);
-    ck_assert_int_eq(f8_release(ranks[1].group, LAYER_1), F8_OK);
-    ck_assert_int_eq(f8_gather(ranks[0].group, LAYER_2, 0), F8_OK);
+        ck_assert_int_eq(f8_post_gather(ranks[r].group, LAYER_1, F8_FOREVER, NULL, 0, NULL), F8_OK);
+    ck_assert_int_eq(f8_release(ranks[0].group, LAYER_0, NULL), F8_OK);
+    ck_assert_int_eq(f8_release(ranks[1].group, LAYER_1, NULL), F8_OK);
+    ck_assert_int_eq(f8_gather(ranks[0].group, LAYER_2, 0, NULL), F8_OK);
     rank_settle(&ranks[0]);
     scene_note(scene, rank_gather(&ranks[1], LAYER_2, 50)); /* now all have asked */
-    scene_note(scene, f8_post_gather(ranks[0].group, LAYER_2, F8_FOREVER, NULL, 0));
+    scene_note(scene, f8_post_gather(ranks[0].group, LAYER_2, F8_FOREVER, NULL, 0, NULL));
 }
 
 static void held_own_place(struct scene *scene)
 {
     struct rank *ranks = scene->ranks;
-    ck_assert_int_eq(f8_release(ranks[0].group, EMBED), F8_OK);
+    ck_assert_int_eq(f8_release(ranks[0].group, EMBED, NULL), F8_OK);
     scene_note(scene, rank_gather(&ranks[0], EMBED, 50));
 }
 

@@ -250,11 +250,11 @@ static struct f8_client *run_delayed(void)
     for (int step = 0; step < 3; step++) {
         f8_ticket ticket;
         *(float *)memory = (float)(1 << step);
-        ck_assert_int_eq(f8_gather(group, 0, F8_DEFAULT_DEADLINE), F8_OK);
-        ck_assert_int_eq(f8_post_gather(group, 0, F8_FOREVER, NULL, 0), F8_OK);
-        ck_assert_int_eq(f8_release(group, 0), F8_OK);
+        ck_assert_int_eq(f8_gather(group, 0, F8_DEFAULT_DEADLINE, NULL), F8_OK);
+        ck_assert_int_eq(f8_post_gather(group, 0, F8_FOREVER, NULL, 0, NULL), F8_OK);
+        ck_assert_int_eq(f8_release(group, 0, NULL), F8_OK);
         ck_assert_int_eq(f8_sync(group, F8_DEFAULT_DEADLINE, &ticket), F8_OK);
-        ck_assert_int_eq(f8_wait(group, ticket, F8_FOREVER), F8_OK);
+        ck_assert_int_eq(f8_wait(group, ticket, F8_FOREVER, NULL), F8_OK);
     }
     return client;
 }

@@ -60,7 +60,7 @@ static int run_until_lost(void *argument)
             return EXIT_FAILURE;
     }
     struct outcome outcome = outcome_of(status);
-    (void)f8_release(rank.group, LAYER_0); /* legal after the end, held or not */
+    (void)f8_release(rank.group, LAYER_0, NULL); /* legal after the end, held or not */
     rank_close(&rank);
     if (names_the_daemon(&outcome, trainee->daemon))
         return EXIT_SUCCESS;

@@ -131,9 +131,9 @@ static void ask(const struct rank *rank, uint32_t count)
     struct f8_region *region;
     void *address;
     /* Early parts that the death cancels, or finds done: the gather does what is missing. */
-    need(f8_pre_gather(rank->group, COMPLETE - 1), F8_OK, "f8_pre_gather");
+    need(f8_pre_gather(rank->group, COMPLETE - 1, NULL), F8_OK, "f8_pre_gather");
     for (uint32_t b = 0; b < count; b++)
-        need(f8_gather(rank->group, b, F8_DEFAULT_DEADLINE), F8_OK, "f8_gather");
+        need(f8_gather(rank->group, b, F8_DEFAULT_DEADLINE, NULL), F8_OK, "f8_gather");
     /* Requests are taken in order, and this one has a reply. */
     need(f8_region_alloc(rank->client, 4096, &region, &address), F8_OK, "f8_region_alloc");
 }
@@ -160,13 +160,14 @@ static int be_survivor(const struct plan *plan)
     if (write(plan->asked[1], "", 1) != 1)
         return 1;
     for (uint32_t b = 0; b < COMPLETE; b++) {
-        need(f8_post_gather(rank.group, b, F8_FOREVER, &view, 1), F8_OK, names[b]);
+        need(f8_post_gather(rank.group, b, F8_FOREVER, &view, 1, NULL), F8_OK, names[b]);
         if (!right_bytes(&view, b)) {
             (void)fprintf(stderr, "rank %u: wrong bytes in bucket %s\n", plan->rank, names[b]);
             return 1;
         }
     }
-    need(f8_post_gather(rank.group, COMPLETE, F8_FOREVER, &view, 1), F8_ERANKDEAD, "the last");
+    need(
+        f8_post_gather(rank.group, COMPLETE, F8_FOREVER, &view, 1, NULL), F8_ERANKDEAD, "the last");
     (void)snprintf(
         cause, sizeof(cause), "rank %u (pid %d) died", plan->victim, (int)plan->victim_pid);
     if (!strstr(f8_error_text(), cause)) {
@@ -174,7 +175,7 @@ static int be_survivor(const struct plan *plan)
         return 1;
     }
     for (uint32_t b = 0; b < COMPLETE; b++)
-        need(f8_release(rank.group, b), F8_OK, "f8_release");
+        need(f8_release(rank.group, b, NULL), F8_OK, "f8_release");
     need(f8_changed(rank.group, 0, 1), F8_EBROKEN, "f8_changed, late");
     f8_close(rank.client);
     return 0;
@@ -230,9 +231,9 @@ START_TEST(an_orderly_end_is_no_warning)
     char log[4096];
     test_daemon_start(&daemon, NULL);
     begin(&rank, daemon.socket, 0, 1);
-    ck_assert_int_eq(f8_gather(rank.group, 0, F8_DEFAULT_DEADLINE), F8_OK);
-    ck_assert_int_eq(f8_post_gather(rank.group, 0, F8_FOREVER, NULL, 0), F8_OK);
-    ck_assert_int_eq(f8_release(rank.group, 0), F8_OK);
+    ck_assert_int_eq(f8_gather(rank.group, 0, F8_DEFAULT_DEADLINE, NULL), F8_OK);
+    ck_assert_int_eq(f8_post_gather(rank.group, 0, F8_FOREVER, NULL, 0, NULL), F8_OK);
+    ck_assert_int_eq(f8_release(rank.group, 0, NULL), F8_OK);
     f8_close(rank.client);
     test_daemon_await_log(&daemon, "info: job run, group dp: rank 0 (pid ");
     FILE *file = fopen(daemon.log, "re");

@@ -109,7 +109,7 @@ static int gather_many(struct rank *rank)
 {
     int status = F8_OK;
     for (uint32_t b = 0; b < BUCKETS && status == F8_OK; b++)
-        status = f8_gather(rank->group, b, F8_DEFAULT_DEADLINE);
+        status = f8_gather(rank->group, b, F8_DEFAULT_DEADLINE, NULL);
     return status;
 }
 
@@ -119,12 +119,12 @@ static int wait_many(struct rank *rank)
     int status = F8_OK;
     for (uint32_t b = BUCKETS; b-- > 0 && status == F8_OK;) {
         struct f8_view view;
-        status = f8_post_gather(rank->group, b, F8_FOREVER, &view, 1);
+        status = f8_post_gather(rank->group, b, F8_FOREVER, &view, 1, NULL);
         const float *values = status == F8_OK ? view.data : NULL;
         if (values && (values[0] != (float)(2 * b) || values[1] != (float)(2 * b + 1)))
             status = WRONG_BYTES;
         if (status == F8_OK)
-            status = f8_release(rank->group, b);
+            status = f8_release(rank->group, b, NULL);
     }
     return status;
 }

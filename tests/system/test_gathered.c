@@ -218,13 +218,13 @@ START_TEST(freed_places_are_nan)
     struct test_daemon daemon;
     struct rank ranks[2];
     start_with(&daemon, ranks, seal_with_poison);
-    ck_assert_int_eq(f8_release(ranks[0].group, LAYER_0), F8_OK);
+    ck_assert_int_eq(f8_release(ranks[0].group, LAYER_0, NULL), F8_OK);
     rank_settle(&ranks[0]);
     /* Rank 1 holds it still: nothing happens to it. */
     ck_assert_int_eq(rank_check(&ranks[1], LAYER_0), F8_OK);
     ck_assert_int_eq(f8_view_check(ranks[1].group, &ranks[1].views[LAYER_0][0]), F8_OK);
     ck_assert_int_eq(f8_view_check(ranks[0].group, &ranks[0].views[LAYER_0][0]), F8_ESTALE);
-    ck_assert_int_eq(f8_release(ranks[1].group, LAYER_0), F8_OK);
+    ck_assert_int_eq(f8_release(ranks[1].group, LAYER_0, NULL), F8_OK);
     await_poison(&ranks[0], LAYER_0);
     await_poison(&ranks[1], LAYER_0);
     for (uint32_t r = 0; r < 2; r++)
@@ -246,7 +246,7 @@ START_TEST(places_of_the_departed_are_nan)
     start_with(&daemon, ranks, seal_with_poison);
     rank_close(&ranks[1]);
     ck_assert_int_eq(rank_check(&ranks[0], LAYER_0), F8_OK);
-    ck_assert_int_eq(f8_release(ranks[0].group, LAYER_0), F8_OK);
+    ck_assert_int_eq(f8_release(ranks[0].group, LAYER_0, NULL), F8_OK);
     await_poison(&ranks[0], LAYER_0);
     rank_close(&ranks[0]);
     test_daemon_stop(&daemon);
@@ -261,7 +261,7 @@ START_TEST(old_views_stay_stale)
     start_with(&daemon, ranks, rank_seal);
     struct f8_view old = ranks[0].views[LAYER_0][0];
     for (uint32_t r = 0; r < 2; r++)
-        ck_assert_int_eq(f8_release(ranks[r].group, LAYER_0), F8_OK);
+        ck_assert_int_eq(f8_release(ranks[r].group, LAYER_0, NULL), F8_OK);
     ranks_must(ranks, 2, gather_layer);
     ck_assert_int_eq(f8_view_check(ranks[0].group, &ranks[0].views[LAYER_0][0]), F8_OK);
     ck_assert_int_eq(f8_view_check(ranks[0].group, &old), F8_ESTALE);

@@ -78,12 +78,13 @@ static f8_ticket ticket; /* of rank 0's precompute */
 
 static int ask_layer(struct rank *rank)
 {
-    return f8_gather(rank->group, LAYER_0, 0);
+    return f8_gather(rank->group, LAYER_0, 0, NULL);
 }
 
 static int wait_layer(struct rank *rank)
 {
-    return f8_post_gather(rank->group, LAYER_0, F8_FOREVER, rank->views[LAYER_0], BUCKET_WEIGHTS);
+    return f8_post_gather(
+        rank->group, LAYER_0, F8_FOREVER, rank->views[LAYER_0], BUCKET_WEIGHTS, NULL);
 }
 
 static int gather_layer(struct rank *rank)
@@ -93,19 +94,19 @@ static int gather_layer(struct rank *rank)
 
 static int ask_precompute(struct rank *rank)
 {
-    return f8_precompute(rank->group, 0, &ticket);
+    return f8_precompute(rank->group, 0, NULL, &ticket);
 }
 
 static int wait_precompute(struct rank *rank)
 {
-    return f8_wait(rank->group, ticket, F8_FOREVER);
+    return f8_wait(rank->group, ticket, F8_FOREVER, NULL);
 }
 
 static int precompute(struct rank *rank)
 {
     f8_ticket own;
-    int status = f8_precompute(rank->group, 0, &own);
-    return status == F8_OK ? f8_wait(rank->group, own, F8_FOREVER) : status;
+    int status = f8_precompute(rank->group, 0, NULL, &own);
+    return status == F8_OK ? f8_wait(rank->group, own, F8_FOREVER, NULL) : status;
 }
 
 static int wait_quiet(struct rank *rank)
@@ -153,7 +154,7 @@ END_TEST
 
 static int wait_embed(struct rank *rank)
 {
-    return f8_post_gather(rank->group, EMBED, F8_FOREVER, NULL, 0);
+    return f8_post_gather(rank->group, EMBED, F8_FOREVER, NULL, 0, NULL);
 }
 
 /* Of two threads that wait one reads the socket for both: each is interrupted, in either order. */
@@ -165,8 +166,8 @@ START_TEST(two_waits_are_interrupted)
     catch_interrupts();
     test_daemon_start(&daemon, NULL);
     ranks_start(ranks, 2, daemon.socket);
-    ck_assert_int_eq(f8_gather(ranks[0].group, EMBED, 0), F8_OK);
-    ck_assert_int_eq(f8_gather(ranks[0].group, LAYER_0, 0), F8_OK);
+    ck_assert_int_eq(f8_gather(ranks[0].group, EMBED, 0, NULL), F8_OK);
+    ck_assert_int_eq(f8_gather(ranks[0].group, LAYER_0, 0, NULL), F8_OK);
     start_waiter(&waiters[0], &ranks[0], wait_embed);
     start_waiter(&waiters[1], &ranks[0], wait_layer);
     interrupt(&waiters[_i]);
@@ -222,20 +223,20 @@ static int call_all(struct rank *rank)
         f8_group_rejoin(rank->group),
         f8_register(rank->group, NULL, 0, NULL, 0),
         f8_seal(rank->group, NULL),
-        f8_precompute(rank->group, 0, &own),
-        f8_wait(rank->group, 1, F8_FOREVER),
-        f8_test(rank->group, 1, &done),
-        f8_pre_gather(rank->group, LAYER_0),
-        f8_gather(rank->group, LAYER_0, 0),
-        f8_post_gather(rank->group, EMBED, F8_FOREVER, views, BUCKET_WEIGHTS),
+        f8_precompute(rank->group, 0, NULL, &own),
+        f8_wait(rank->group, 1, F8_FOREVER, NULL),
+        f8_test(rank->group, 1, &done, NULL),
+        f8_pre_gather(rank->group, LAYER_0, NULL),
+        f8_gather(rank->group, LAYER_0, 0, NULL),
+        f8_post_gather(rank->group, EMBED, F8_FOREVER, views, BUCKET_WEIGHTS, NULL),
         f8_gather_test(rank->group, EMBED, &done),
         f8_view_check(rank->group, &views[0]),
-        f8_release(rank->group, EMBED),
+        f8_release(rank->group, EMBED, NULL),
         f8_changed(rank->group, 0, 1),
         f8_quiesce(rank->group, F8_FOREVER),
         f8_weight_move(rank->group, 0, rank->region, 0),
         f8_copy_size(rank->group, EMBED, F8_WEIGHT_MAJOR, &size),
-        f8_copy_out(rank->group, EMBED, F8_WEIGHT_MAJOR, &size, sizeof(size)),
+        f8_copy_out(rank->group, EMBED, F8_WEIGHT_MAJOR, &size, sizeof(size), NULL),
     };
     for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
         if (statuses[i] != F8_EFORKED)
@@ -269,16 +270,16 @@ START_TEST(child_can_only_close)
     test_daemon_start(&daemon, NULL);
     ranks_start(ranks, 2, daemon.socket);
     for (uint32_t r = 0; r < 2; r++)
-        ck_assert_int_eq(f8_gather(ranks[r].group, EMBED, 0), F8_OK);
+        ck_assert_int_eq(f8_gather(ranks[r].group, EMBED, 0, NULL), F8_OK);
     for (uint32_t r = 0; r < 2; r++)
         ck_assert_int_eq(f8_post_gather(ranks[r].group, EMBED, F8_FOREVER, ranks[r].views[EMBED],
-                             BUCKET_WEIGHTS),
+                             BUCKET_WEIGHTS, NULL),
             F8_OK);
     ck_assert_int_eq(test_wait(test_fork(in_the_child, &ranks[0])), 0);
     /* The parent holds what it held, and goes on. */
     ck_assert_int_eq(rank_check(&ranks[0], EMBED), F8_OK);
     for (uint32_t r = 0; r < 2; r++)
-        ck_assert_int_eq(f8_release(ranks[r].group, EMBED), F8_OK);
+        ck_assert_int_eq(f8_release(ranks[r].group, EMBED, NULL), F8_OK);
     ranks_must(ranks, 2, rank_step);
     rank_close(&ranks[0]);
     rank_close(&ranks[1]);

@@ -49,7 +49,7 @@ static int sync_all(struct toy_rank *toy)
     f8_ticket ticket;
     int status = f8_sync(toy->group, F8_DEFAULT_DEADLINE, &ticket);
     if (status == F8_OK)
-        status = f8_wait(toy->group, ticket, F8_FOREVER);
+        status = f8_wait(toy->group, ticket, F8_FOREVER, NULL);
     if (status != F8_OK)
         (void)fprintf(stderr, "f8_sync: %s\n", f8_error_text());
     return status;

@@ -137,8 +137,8 @@ static int seal_gathers(struct mesh_rank *rank)
 static int precompute_gathers(struct mesh_rank *rank)
 {
     f8_ticket ticket;
-    return mesh_rank_note(rank, f8_precompute(rank->gathers, 0, &ticket) == F8_OK
-                                    ? f8_wait(rank->gathers, ticket, F8_FOREVER)
+    return mesh_rank_note(rank, f8_precompute(rank->gathers, 0, NULL, &ticket) == F8_OK
+                                    ? f8_wait(rank->gathers, ticket, F8_FOREVER, NULL)
                                     : F8_EINTERNAL);
 }
 
@@ -180,7 +180,7 @@ START_TEST(precompute_while_a_gather_is_open)
     plan(2, 2, MESH_IN_GATHER);
     must(0, 4, mesh_rank_join);
     must(0, 4, mesh_rank_seal);
-    ck_assert_int_eq(f8_gather(ranks[0].gathers, 0, 0), F8_OK);
+    ck_assert_int_eq(f8_gather(ranks[0].gathers, 0, 0, NULL), F8_OK);
     outcomes[0] = mesh_rank_whole(&ranks[0]);
     refused(0, 1, F8_EBUSY,
         "f8_precompute of group mesh while bucket b0 of group dp@tp=0 is being gathered: call "
@@ -215,9 +215,9 @@ END_TEST
 static int gather_other_bucket(struct mesh_rank *rank)
 {
     uint32_t bucket = rank->number < 2 ? 0 : 1;
-    int status = f8_gather(rank->gathers, bucket, 0);
+    int status = f8_gather(rank->gathers, bucket, 0, NULL);
     if (status == F8_OK)
-        status = f8_post_gather(rank->gathers, bucket, F8_FOREVER, NULL, 0);
+        status = f8_post_gather(rank->gathers, bucket, F8_FOREVER, NULL, 0, NULL);
     return mesh_rank_note(rank, status);
 }
 
@@ -254,9 +254,9 @@ START_TEST(state_outlives_a_break)
     must(0, 4, mesh_rank_steps);
     must(0, 2, mesh_rank_gather); /* not synced: forgotten */
     for (uint32_t r = 0; r < 2; r++)
-        outcomes[r] = mesh_rank_note(&ranks[r], f8_gather(ranks[r].gathers, r, 0));
+        outcomes[r] = mesh_rank_note(&ranks[r], f8_gather(ranks[r].gathers, r, 0, NULL));
     outcomes[0] =
-        mesh_rank_note(&ranks[0], f8_post_gather(ranks[0].gathers, 0, F8_FOREVER, NULL, 0));
+        mesh_rank_note(&ranks[0], f8_post_gather(ranks[0].gathers, 0, F8_FOREVER, NULL, 0, NULL));
     refused(0, 1, F8_EMISMATCH, "collective 13 of group dp@tp=0"); /* whoever came first */
     must(0, 4, mesh_rank_rejoin);
     must(0, 4, seal_and_continue);
@@ -348,12 +348,12 @@ START_TEST(death_in_the_exchange)
     char who[64];
     pid_t victim = start_with_victim(MESH_IN_GATHER);
     for (uint32_t r = 0; r < 3; r++)
-        ck_assert_int_eq(f8_gather(ranks[r].gathers, 0, 0), F8_OK);
+        ck_assert_int_eq(f8_gather(ranks[r].gathers, 0, 0, NULL), F8_OK);
     kill_victim(victim);
     (void)snprintf(who, sizeof(who), "(pid %d) died", (int)victim);
     for (uint32_t r = 0; r < 3; r++)
-        outcomes[r] =
-            mesh_rank_note(&ranks[r], f8_post_gather(ranks[r].gathers, 0, F8_FOREVER, NULL, 0));
+        outcomes[r] = mesh_rank_note(
+            &ranks[r], f8_post_gather(ranks[r].gathers, 0, F8_FOREVER, NULL, 0, NULL));
     for (uint32_t r = 0; r < 3; r++) /* read by the daemon before it knew of the death, or after */
         refused(r, r + 1, outcomes[r] == F8_EBROKEN ? F8_EBROKEN : F8_ERANKDEAD, who);
     begin_anew();
@@ -402,15 +402,15 @@ START_TEST(stages_do_not_wait_for_each_other)
     ranks[0] = stages[0];
     ranks[1] = stages[1];
     must(0, 2, mesh_rank_seal);
-    ck_assert_int_eq(f8_gather(first[0].gathers, 0, 0), F8_OK); /* waits for rank 1 */
+    ck_assert_int_eq(f8_gather(first[0].gathers, 0, 0, NULL), F8_OK); /* waits for rank 1 */
     must(0, 2, mesh_rank_steps);
     int done = 1;
     ck_assert_int_eq(f8_gather_test(first[0].gathers, 0, &done), F8_OK);
     ck_assert_int_eq(done, 0);
-    ck_assert_int_eq(f8_gather(first[1].gathers, 0, 0), F8_OK);
+    ck_assert_int_eq(f8_gather(first[1].gathers, 0, 0, NULL), F8_OK);
     for (uint32_t r = 0; r < 2; r++) {
-        ck_assert_int_eq(f8_post_gather(first[r].gathers, 0, F8_FOREVER, NULL, 0), F8_OK);
-        ck_assert_int_eq(f8_release(first[r].gathers, 0), F8_OK);
+        ck_assert_int_eq(f8_post_gather(first[r].gathers, 0, F8_FOREVER, NULL, 0, NULL), F8_OK);
+        ck_assert_int_eq(f8_release(first[r].gathers, 0, NULL), F8_OK);
     }
 }
 END_TEST

@@ -49,7 +49,7 @@ static int rank(struct crew_member *member, const void *argument)
     for (uint32_t b = 0; status == 0 && b < job->buckets; b++) {
         status = toy_rank_hold(&toy, b);
         if (status == 0 && job->slots > 0 && b + 1 >= job->slots)
-            status = f8_release(toy.group, b + 1 - job->slots);
+            status = f8_release(toy.group, b + 1 - job->slots, NULL);
     }
     if (status == 0)
         crew_mark(member);

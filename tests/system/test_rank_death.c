@@ -82,15 +82,15 @@ static int take_steps(struct rank *rank, enum step step)
     f8_ticket ticket;
     int status = rank_seal(rank);
     if (status == F8_OK && step == ASKS_FOR_PRECOMPUTE)
-        status = f8_precompute(rank->group, 0, &ticket);
+        status = f8_precompute(rank->group, 0, NULL, &ticket);
     if (status == F8_OK && step == PRE_GATHERS)
-        status = f8_pre_gather(rank->group, LAYER_0);
+        status = f8_pre_gather(rank->group, LAYER_0, NULL);
     if (status == F8_OK && (step == ASKS_FOR_GATHER || step == ASKS_WITH_ALL))
-        status = f8_gather(rank->group, LAYER_0, 0);
+        status = f8_gather(rank->group, LAYER_0, 0, NULL);
     if (status == F8_OK && (step == HOLDS || step == RELEASES))
         status = rank_gather(rank, LAYER_0, 0);
     if (status == F8_OK && step == RELEASES)
-        status = f8_release(rank->group, LAYER_0);
+        status = f8_release(rank->group, LAYER_0, NULL);
     if (status == F8_OK)
         rank_settle(rank);
     return status;
@@ -153,12 +153,13 @@ static int gather_layer(struct rank *rank)
 
 static int wait_layer(struct rank *rank)
 {
-    return f8_post_gather(rank->group, LAYER_0, F8_FOREVER, rank->views[LAYER_0], BUCKET_WEIGHTS);
+    return f8_post_gather(
+        rank->group, LAYER_0, F8_FOREVER, rank->views[LAYER_0], BUCKET_WEIGHTS, NULL);
 }
 
 static int ask_for_layer(struct rank *rank)
 {
-    int status = f8_gather(rank->group, LAYER_0, 0);
+    int status = f8_gather(rank->group, LAYER_0, 0, NULL);
     if (status == F8_OK)
         rank_settle(rank);
     return status;
@@ -167,8 +168,8 @@ static int ask_for_layer(struct rank *rank)
 static int precompute(struct rank *rank)
 {
     f8_ticket ticket;
-    int status = f8_precompute(rank->group, 0, &ticket);
-    return status == F8_OK ? f8_wait(rank->group, ticket, F8_FOREVER) : status;
+    int status = f8_precompute(rank->group, 0, NULL, &ticket);
+    return status == F8_OK ? f8_wait(rank->group, ticket, F8_FOREVER, NULL) : status;
 }
 
 /* A call of rank 0 on a thread of its own, which waits while the test kills. */
@@ -257,7 +258,7 @@ static void check_survivors(struct rank *survivors, const struct victim *victim)
             rank->outcome = outcome_of(rank_gather(rank, LAYER_1, 0));
         check_told(rank, victim->pid);
         if (victim->step == ASKS_WITH_ALL || victim->step == HOLDS)
-            ck_assert_int_eq(f8_release(rank->group, LAYER_0), F8_OK);
+            ck_assert_int_eq(f8_release(rank->group, LAYER_0, NULL), F8_OK);
     }
 }
 

@@ -192,9 +192,10 @@ static void fill(struct rank *rank, uint64_t step)
 
 static bool gather(struct rank *rank, uint32_t bucket)
 {
-    return went_well(rank, "gather", f8_gather(rank->group, bucket, F8_DEFAULT_DEADLINE)) &&
-           went_well(rank, "post", f8_post_gather(rank->group, bucket, F8_FOREVER, NULL, 0)) &&
-           went_well(rank, "release", f8_release(rank->group, bucket));
+    return went_well(rank, "gather", f8_gather(rank->group, bucket, F8_DEFAULT_DEADLINE, NULL)) &&
+           went_well(
+               rank, "post", f8_post_gather(rank->group, bucket, F8_FOREVER, NULL, 0, NULL)) &&
+           went_well(rank, "release", f8_release(rank->group, bucket, NULL));
 }
 
 static bool train(struct rank *rank, uint64_t step)
@@ -204,7 +205,7 @@ static bool train(struct rank *rank, uint64_t step)
     if (!went_well(rank, "changed", f8_changed(rank->group, 0, WEIGHTS)) || !gather(rank, 0) ||
         !gather(rank, 1) ||
         !went_well(rank, "sync", f8_sync(rank->group, F8_DEFAULT_DEADLINE, &ticket)) ||
-        !went_well(rank, "wait", f8_wait(rank->group, ticket, F8_FOREVER)))
+        !went_well(rank, "wait", f8_wait(rank->group, ticket, F8_FOREVER, NULL)))
         return false;
     rank->reached = step + 1;
     return true;

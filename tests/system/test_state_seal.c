@@ -141,8 +141,8 @@ START_TEST(continue_forgets_what_was_not_synced)
     state_rank_well(state_rank_seal(&rank, F8_STATE_CONTINUE, 3));
     state_rank_well(f8_export(rank.group, &before, &size));
     rank.memory[0] = 100;
-    state_rank_well(f8_gather(rank.group, 0, F8_DEFAULT_DEADLINE));
-    state_rank_well(f8_post_gather(rank.group, 0, F8_FOREVER, NULL, 0));
+    state_rank_well(f8_gather(rank.group, 0, F8_DEFAULT_DEADLINE, NULL));
+    state_rank_well(f8_post_gather(rank.group, 0, F8_FOREVER, NULL, 0, NULL));
     f8_close(rank.client);
     state_rank_join(&host, &rank, &(struct state_setup){0});
     state_rank_well(state_rank_seal(&rank, F8_STATE_CONTINUE, 3));
@@ -187,12 +187,12 @@ static void run_linked(enum f8_state state, uint64_t syncs, float amax, float *r
     state_rank_well(f8_seal(mesh, &seal_of_both));
     state_rank_well(f8_syncs(mesh, &seen));
     ck_assert_uint_eq(seen, syncs);
-    state_rank_well(f8_gather(rank.group, 0, F8_DEFAULT_DEADLINE));
-    state_rank_well(f8_post_gather(rank.group, 0, F8_FOREVER, &view, 1));
+    state_rank_well(f8_gather(rank.group, 0, F8_DEFAULT_DEADLINE, NULL));
+    state_rank_well(f8_post_gather(rank.group, 0, F8_FOREVER, &view, 1, NULL));
     *ret_scale = *view.scale;
-    state_rank_well(f8_release(rank.group, 0));
+    state_rank_well(f8_release(rank.group, 0, NULL));
     state_rank_well(f8_sync(mesh, F8_DEFAULT_DEADLINE, &ticket));
-    state_rank_well(f8_wait(mesh, ticket, F8_FOREVER));
+    state_rank_well(f8_wait(mesh, ticket, F8_FOREVER, NULL));
     ck_assert_int_eq(f8_export(rank.group, &none, &size), F8_ENOENT);
     f8_close(rank.client);
 }

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which communicators an arena has: its own for as long as it lives, then kept for a linger under
+ * the name of the group and the devices, so that a trainer that comes back finds them warm. Only
+ * those that have never failed are kept. Device thread.
+ */
+#include "daemon/cuda/comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/cuda/results.h"
+#include "proto/status.h"
+
+/* How often communicators with collectives under way are asked, and failed ones looked after. */
+#define TICK_MS 20
+
+void cuda_nccl_open(struct cuda *cuda)
+{
+    cuda->kept = calloc(1, sizeof(*cuda->kept));
+    cuda->nccl = calloc(1, sizeof(*cuda->nccl));
+    const char *why = "no memory for the record of NCCL";
+    if (cuda->kept && cuda->nccl) {
+        if (nccl_library_open(&cuda->nccl->library)) {
+            cuda->nccl_version = (uint32_t)cuda->nccl->library.version;
+            return;
+        }
+        why = cuda->nccl->library.reason.text;
+    }
+    (void)snprintf(cuda->nccl_reason, sizeof(cuda->nccl_reason), "%.127s", why);
+    free(cuda->nccl);
+    cuda->nccl = NULL;
+}
+
+/* NCCL itself stays loaded: its threads may outlive the last communicator for a while. */
+void cuda_nccl_close(struct cuda *cuda)
+{
+    free(cuda->nccl);
+    free(cuda->kept);
+    cuda->nccl = NULL;
+    cuda->kept = NULL;
+}
+
+static void count_warm(struct cuda *cuda, const struct cuda_comms *comms, int sign)
+{
+    (void)pthread_mutex_lock(&cuda->info_lock);
+    cuda->warm_communicators += (uint32_t)sign * comms->count;
+    (void)pthread_mutex_unlock(&cuda->info_lock);
+}
+
+/* ---- kept ones ---- */
+
+static bool is_for(const struct cuda_comms *comms, const struct cuda_arena *arena, const char *key)
+{
+    if (comms->count != arena->base.num_devices || strcmp(comms->key, key) != 0)
+        return false;
+    for (uint32_t d = 0; d < comms->count; d++)
+        if (comms->members[d].device != arena->devices[d].device)
+            return false;
+    return true;
+}
+
+static struct cuda_comms *unlink_kept(struct cuda *cuda, struct cuda_comms **link)
+{
+    struct cuda_comms *comms = *link;
+    *link = comms->next;
+    comms->next = NULL;
+    count_warm(cuda, comms, -1);
+    return comms;
+}
+
+/* Takes a kept set for the arena; one that has failed meanwhile is not given. */
+static struct cuda_comms *take_kept(
+    struct cuda *cuda, const struct cuda_arena *arena, const char *key)
+{
+    struct reason reason;
+    struct cuda_comms **link = &cuda->kept->first;
+    while (*link && !is_for(*link, arena, key))
+        link = &(*link)->next;
+    if (!*link)
+        return NULL;
+    struct cuda_comms *comms = unlink_kept(cuda, link);
+    if (cuda_comms_are_well(cuda, comms, &reason))
+        return comms;
+    cuda_log(cuda, LOG_LEVEL_WARNING, "group %s: its kept communicators have failed: %s", key,
+        reason.text);
+    cuda_comms_doom(cuda, comms);
+    return NULL;
+}
+
+static void keep(struct cuda *cuda, struct cuda_comms *comms)
+{
+    struct cuda_comms **link = &cuda->kept->first;
+    unsigned sets = 1;
+    for (; *link; link = &(*link)->next)
+        sets++;
+    *link = comms;
+    comms->next = NULL;
+    comms->expires_ms = cuda_now_ms() + cuda->host.linger_ms;
+    count_warm(cuda, comms, 1);
+    if (sets > CUDA_MAX_KEPT)
+        cuda_comms_free(cuda, unlink_kept(cuda, &cuda->kept->first));
+}
+
+/* ---- an arena's ---- */
+
+static enum backend_path choose_path(const struct cuda_arena *arena)
+{
+    if (arena->base.num_devices == 1)
+        return BACKEND_PATH_NONE;
+    for (uint32_t rank = 0; rank < arena->ranks; rank++)
+        if (arena->ranks != arena->base.num_devices || arena->device_of_rank[rank] != rank)
+            return BACKEND_PATH_BROADCAST;
+    return BACKEND_PATH_ALLGATHER;
+}
+
+/* A new set of communicators, for a world that is this process alone. */
+static int form_new(struct cuda *cuda, const struct cuda_arena *arena, const char *key,
+    uint64_t deadline_ms, struct cuda_comms **ret_comms, struct reason *reason)
+{
+    const struct nccl_library *nccl = &cuda->nccl->library;
+    ncclUniqueId id;
+    ncclResult_t result = nccl->ncclGetUniqueId(&id);
+    if (result != ncclSuccess)
+        return nccl_library_failed(nccl, "ncclGetUniqueId", result, NULL, reason);
+    return cuda_comms_new(cuda, arena, key, &id, deadline_ms, ret_comms, reason);
+}
+
+static bool has_window(const struct cuda_comms *comms)
+{
+    for (uint32_t d = 0; d < comms->count; d++)
+        if (!comms->members[d].window)
+            return false;
+    return true;
+}
+
+static int form(struct cuda *cuda, struct cuda_arena *arena, const char *key, uint64_t deadline_ms,
+    struct reason *reason)
+{
+    struct cuda_comms *comms = take_kept(cuda, arena, key);
+    bool is_warm = comms != NULL;
+    if (!comms) {
+        int r = form_new(cuda, arena, key, deadline_ms, &comms, reason);
+        if (r < 0)
+            return r;
+    }
+    bool wants_window = arena->size > 0 && cuda->nccl->library.ncclCommWindowRegister;
+    if (wants_window && !cuda_comms_add_window(cuda, arena, comms, deadline_ms)) {
+        /* An error is a communicator's for good. */
+        cuda_comms_doom(cuda, comms);
+        is_warm = false;
+        int r = form_new(cuda, arena, key, deadline_ms, &comms, reason);
+        if (r < 0)
+            return r;
+    }
+    comms->is_held = true;
+    arena->comms = comms;
+    arena->base.warm = is_warm;
+    arena->base.window = has_window(comms);
+    return F8_OK;
+}
+
+int cuda_comm_form(struct cuda *cuda, struct cuda_arena *arena, const char *key,
+    uint64_t deadline_ms, struct reason *reason)
+{
+    arena->base.path = choose_path(arena);
+    if (arena->base.path == BACKEND_PATH_NONE)
+        return F8_OK;
+    if (!cuda->nccl)
+        return reason_set(reason, F8_ENOENT,
+            "group %s is on %u devices, and to exchange bytes between them the daemon needs NCCL, "
+            "which it has not: %s",
+            key, arena->base.num_devices, cuda->nccl_reason);
+    struct reason why;
+    int r = form(cuda, arena, key, deadline_ms, &why);
+    if (r < 0)
+        return reason_set(reason, r, "group %s: cannot form communicators over %u devices: %s", key,
+            arena->base.num_devices, why.text);
+    return F8_OK;
+}
+
+void cuda_comm_release(struct cuda *cuda, struct cuda_arena *arena, bool healthy)
+{
+    struct cuda_comms *comms = arena->comms;
+    if (!comms)
+        return;
+    arena->comms = NULL;
+    comms->is_held = false;
+    if (healthy && !comms->is_failed && arena->broken == F8_OK)
+        cuda_comms_remove_window(cuda, comms);
+    else
+        cuda_comms_doom(cuda, comms);
+    if (comms->is_failed)
+        return;
+    if (cuda->host.linger_ms > 0 && comms->key[0] != '\0')
+        keep(cuda, comms);
+    else
+        cuda_comms_free(cuda, comms);
+}
+
+void cuda_comm_abort(struct cuda *cuda, struct cuda_arena *arena)
+{
+    if (arena->comms)
+        cuda_comms_doom(cuda, arena->comms);
+}
+
+/* ---- the passing of time ---- */
+
+static void look_for_errors(struct cuda *cuda)
+{
+    struct reason reason, why;
+    for (struct cuda_arena *arena = cuda->arenas; arena; arena = arena->next) {
+        if (!arena->comms || arena->comms->is_failed ||
+            cuda_comms_are_well(cuda, arena->comms, &why))
+            continue;
+        int r = reason_set(&reason, F8_EIO, "group %s: %s", arena->name, why.text);
+        cuda_results_break(cuda, arena, r, &reason);
+    }
+}
+
+uint64_t cuda_comm_tick(struct cuda *cuda, uint64_t now_ms)
+{
+    uint64_t next = CUDA_NO_TICK;
+    if (!cuda->nccl)
+        return next;
+    struct cuda_kept *kept = cuda->kept;
+    if (now_ms < kept->next_look_ms) /* works may come much more often */
+        return kept->next_look_ms - now_ms;
+    kept->next_look_ms = 0;
+    bool is_quiet = cuda_collectives_ended(cuda);
+    if (!is_quiet) {
+        look_for_errors(cuda);
+        next = TICK_MS;
+    }
+    if (kept->doomed && !cuda_comms_bury(cuda))
+        next = TICK_MS;
+    if (next == TICK_MS)
+        kept->next_look_ms = now_ms + TICK_MS;
+    while (is_quiet && kept->first && kept->first->expires_ms <= now_ms)
+        cuda_comms_free(cuda, unlink_kept(cuda, &kept->first));
+    if (is_quiet && kept->first && kept->first->expires_ms - now_ms < next)
+        next = kept->first->expires_ms - now_ms;
+    return next;
+}
+
+void cuda_comm_end(struct cuda *cuda)
+{
+    if (!cuda->nccl)
+        return;
+    while (cuda->kept->first)
+        cuda_comms_free(cuda, unlink_kept(cuda, &cuda->kept->first));
+    uint64_t deadline_ms = cuda_now_ms() + cuda->host.end_limit_ms;
+    while (cuda->kept->doomed && !cuda_comms_bury(cuda) && cuda_now_ms() < deadline_ms) {
+        cuda_beat(cuda, "ncclCommAbort");
+        cuda_poll_pause();
+    }
+}

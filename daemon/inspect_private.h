@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the inspection share: inspect.c (views and their pages) and inspect_device.c
+ * (devices, and groups on them).
+ */
+#ifndef F8_DAEMON_INSPECT_PRIVATE_H
+#define F8_DAEMON_INSPECT_PRIVATE_H
+
+#include "daemon/session_private.h"
+
+/* A page being filled. */
+struct page {
+    struct session *session; /* borrowed */
+    const F8__Inspect *ask;  /* borrowed */
+    F8__InspectReply *reply; /* borrowed: the answer's */
+    char *scratch;           /* borrowed: the answer's */
+    size_t used, bytes;
+    uint64_t row; /* of all that match, which comes next */
+    bool full;
+};
+
+/* Scratch memory for a row's parts, until the answer is sent; NULL: the page is full. */
+void *inspect_grab(struct page *page, size_t size);
+
+/*
+ * What devices there are, or why there are none. A status is one page: devices are few, and all
+ * fit it.
+ */
+void inspect_devices(struct page *page, F8__StatusInfo *info);
+
+/* On which devices the group is, and how these exchange bytes. False: the page is full. */
+bool inspect_group_devices(struct page *page, const struct group *group, F8__GroupInfo *info);
+
+#endif
