@@ -195,7 +195,8 @@ struct backend_device_ops {
     void (*map)(struct backend *backend, struct backend_map *map);
     /* As detach: it is unmapped once what is queued has run. */
     void (*unmap)(struct backend *backend, struct backend_mapping *mapping);
-    /* Likewise. Communicators that work are kept for the linger of the configuration. */
+    /* Likewise, and its struct arena: works that were queued before may still name it.
+     * Communicators that work are kept for the linger of the configuration. */
     void (*free_arena)(struct backend *backend, struct device_arena *arena);
     /* Finished when all that detach, unmap and free_arena were given before has gone: a client may
      * then free the memory, and destroy the events, that it shared. */

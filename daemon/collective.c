@@ -437,11 +437,18 @@ int collective_pre_gather(
     return status;
 }
 
-int collective_release(struct member *member, uint32_t bucket)
+int collective_release(struct member *member, uint32_t bucket, uint32_t ready)
 {
     struct group *group = member->group;
+    struct reason unheard;
     if (member->generation != group->generation)
         return F8_EORDER;
+    if (check_ready(member, ready, &unheard) < 0)
+        return F8_EINVAL;
+    /* Before: the place may be used again at once. */
+    uint32_t place = round_place(group->collective->rounds, member->rank, bucket);
+    if (member->device && place != ROUND_NO_PLACE)
+        ready_events_release(&member->ready, place, ready);
     /* Not checked by the group's list: before the seal that is of the generation before. */
     int status = round_release(group->collective->rounds, member->rank, bucket);
     collective_settle(group->collective);

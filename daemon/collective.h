@@ -90,7 +90,7 @@ int collective_gather(struct member *member, uint64_t tag, uint32_t bucket,
     const struct collective_request *request, struct reason *reason);
 int collective_pre_gather(
     struct member *member, uint32_t bucket, uint32_t ready, struct reason *reason);
-int collective_release(struct member *member, uint32_t bucket);
+int collective_release(struct member *member, uint32_t bucket, uint32_t ready);
 int collective_quiesce(struct member *member, uint64_t tag, struct reason *reason);
 
 /* Counts a change of weights [first, first + count). F8_EBUSY names an open request on them. */

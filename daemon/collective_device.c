@@ -127,21 +127,28 @@ static void add_exchange(struct collective *collective)
     }
 }
 
-/* The events that the ranks' shards are final by, once a round. */
-static void add_ready(struct collective *collective)
+static void add_event(struct collective *collective, const struct member *member, uint32_t event)
 {
     struct device_run *device = collective->device;
+    if (event != BACKEND_NO_EVENT)
+        device->ready[device->steps.num_ready++] =
+            (struct backend_ready){.client = member->device->client, .event = event};
+}
+
+/* The events that the ranks' shards are final by, and their reads of the place over; once a round.
+ */
+static void add_ready(struct collective *collective)
+{
     const struct run *run = &collective->run;
     for (uint32_t r = 0; r < collective->group->world_size; r++) {
         struct member *member = run->members[r];
-        uint32_t event = BACKEND_NO_EVENT;
-        if (run->round.kind == ROUND_GATHER)
-            event = ready_events_take(&member->ready, run->round.bucket);
-        else if (run->round.kind == ROUND_PRECOMPUTE)
-            event = ready_events_pop(&member->ready);
-        if (event != BACKEND_NO_EVENT)
-            device->ready[device->steps.num_ready++] =
-                (struct backend_ready){.client = member->device->client, .event = event};
+        struct ready_events *events = &member->ready;
+        if (run->round.kind == ROUND_GATHER) {
+            add_event(collective, member, ready_events_take(events, run->round.bucket));
+            add_event(collective, member, ready_events_reuse(events, run->round.place));
+        } else if (run->round.kind == ROUND_PRECOMPUTE) {
+            add_event(collective, member, ready_events_pop(events));
+        }
     }
 }
 
@@ -357,7 +364,7 @@ static int allocate(struct collective *collective, struct device_run *device)
         links++;
     device->scales = calloc(weights, sizeof(*device->scales));
     device->spans = calloc(weights, sizeof(*device->spans));
-    device->ready = calloc(group->world_size, sizeof(*device->ready));
+    device->ready = calloc((size_t)group->world_size * 2, sizeof(*device->ready));
     device->after = calloc(links, sizeof(*device->after));
     device->landing.amaxes = calloc(weights, sizeof(*device->landing.amaxes));
     device->landing.counts = calloc(weights, sizeof(*device->landing.counts));
@@ -380,10 +387,11 @@ int collective_prepare_device(struct collective *collective)
     if (!group->arena_counts)
         return F8_ENOMEM;
     uint32_t depth = collective->context->config->max_rounds;
+    uint32_t buckets = group->list->num_buckets;
     int status = F8_OK;
     for (uint32_t r = 0; r < group->world_size && status == F8_OK; r++)
-        status =
-            ready_events_reset(&group_member_of(group, r)->ready, group->list->num_buckets, depth);
+        status = ready_events_reset(
+            &group_member_of(group, r)->ready, buckets, group->slots + buckets, depth);
     return status;
 }
 

@@ -30,7 +30,7 @@ struct device_run {
     struct backend_steps steps;
     struct backend_scale *scales;   /* owned: for all weights */
     struct backend_span *spans;     /* owned: likewise */
-    struct backend_ready *ready;    /* owned: by rank */
+    struct backend_ready *ready;    /* owned: two a rank */
     struct arena **after;           /* owned: linked groups' */
     struct backend_landing landing; /* of a work that waits for it; its arrays are owned */
     struct landed *spare;           /* owned list */

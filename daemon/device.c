@@ -39,23 +39,29 @@ void device_unref(struct device *device)
 void ready_events_free(struct ready_events *events)
 {
     free(events->buckets);
+    free(events->places);
     free(events->queue);
     *events = (struct ready_events){0};
 }
 
-int ready_events_reset(struct ready_events *events, uint32_t num_buckets, uint32_t capacity)
+int ready_events_reset(
+    struct ready_events *events, uint32_t num_buckets, uint32_t num_places, uint32_t capacity)
 {
     ready_events_free(events);
     events->buckets = malloc((num_buckets + 1) * sizeof(*events->buckets));
+    events->places = malloc((num_places + 1) * sizeof(*events->places));
     events->queue = malloc((capacity + 1) * sizeof(*events->queue));
-    if (!events->buckets || !events->queue) {
+    if (!events->buckets || !events->places || !events->queue) {
         ready_events_free(events);
         return F8_ENOMEM;
     }
     events->num_buckets = num_buckets;
+    events->num_places = num_places;
     events->capacity = capacity + 1;
     for (uint32_t b = 0; b < num_buckets; b++)
         events->buckets[b] = BACKEND_NO_EVENT;
+    for (uint32_t p = 0; p < num_places; p++)
+        events->places[p] = BACKEND_NO_EVENT;
     return F8_OK;
 }
 
@@ -75,6 +81,18 @@ uint32_t ready_events_take(struct ready_events *events, uint32_t bucket)
 {
     uint32_t event = events->buckets[bucket];
     events->buckets[bucket] = BACKEND_NO_EVENT;
+    return event;
+}
+
+void ready_events_release(struct ready_events *events, uint32_t place, uint32_t number)
+{
+    events->places[place] = event_of(number);
+}
+
+uint32_t ready_events_reuse(struct ready_events *events, uint32_t place)
+{
+    uint32_t event = events->places[place];
+    events->places[place] = BACKEND_NO_EVENT;
     return event;
 }
 

@@ -118,7 +118,7 @@ int session_release(struct session *session, const struct incoming *incoming, st
     struct member *member;
     int status =
         session_generation(session, release->group, release->generation, &member, &answer->reason);
-    return status < 0 ? status : collective_release(member, release->bucket);
+    return status < 0 ? status : collective_release(member, release->bucket, release->ready);
 }
 
 int session_changed(struct session *session, const struct incoming *incoming, struct answer *answer)

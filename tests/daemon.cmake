@@ -25,14 +25,17 @@ endforeach()
 # Rooms on devices, without CUDA: over the backend of lib/device_backend.h.
 add_library(device_group STATIC lib/device_group.c)
 target_link_libraries(device_group PUBLIC rooms)
-foreach(suite session_device device_rounds device_landing inspect_device)
+foreach(suite session_device session_memory device_rounds device_many device_landing
+        inspect_device)
     f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS device_group)
 endforeach()
 f8_add_test(test_device_linked LABEL daemon SOURCES test_device_linked.c LIBS mesh)
 
 # Scripts of packets that may be anything, the same ones every time; and, with -DF8_FUZZ=ON and
-# clang, for libFuzzer: build/bin/fuzz_seed > corpus/run; build/bin/fuzz_session corpus
-set(FUZZ_SOURCES fuzz/session_fuzz.c fuzz/turn_backend.c fuzz/whole_run.c)
+# clang, for libFuzzer: build/bin/fuzz_seed > corpus/run; build/bin/fuzz_seed devices >
+# corpus/devices; build/bin/fuzz_session corpus
+set(FUZZ_SOURCES fuzz/session_fuzz.c fuzz/turn_backend.c fuzz/whole_run.c
+    lib/device_backend.c lib/device_backend_objects.c lib/device_backend_work.c)
 f8_add_test(test_session_fuzz LABEL daemon SOURCES fuzz/test_session_fuzz.c ${FUZZ_SOURCES}
     LIBS f8daemon kernel_support)
 if(F8_SANITIZE)
@@ -43,8 +46,8 @@ if(F8_FUZZ)
     if(NOT CMAKE_C_COMPILER_ID MATCHES Clang)
         message(FATAL_ERROR "F8_FUZZ needs clang: libFuzzer is its own")
     endif()
-    add_executable(fuzz_seed fuzz/seed.c fuzz/whole_run.c)
-    target_link_libraries(fuzz_seed PRIVATE f8proto)
+    add_executable(fuzz_seed fuzz/seed.c ${FUZZ_SOURCES})
+    target_link_libraries(fuzz_seed PRIVATE f8daemon)
     add_executable(fuzz_session fuzz/libfuzzer.c ${FUZZ_SOURCES})
     target_link_libraries(fuzz_session PRIVATE f8daemon)
     target_compile_options(f8daemon PRIVATE -fsanitize=fuzzer-no-link)

@@ -13,7 +13,7 @@ target_link_libraries(test_program PUBLIC test_daemon PkgConfig::JANSSON f8proto
 
 foreach(suite test_bench test_bench_modes test_bench_faults test_ctl_live)
     f8_add_test(${suite} SOURCES system/${suite}.c LIBS test_program)
-    set_tests_properties(${suite} PROPERTIES LABELS "bench;system" TIMEOUT 300)
+    set_tests_properties(${suite} PROPERTIES LABELS "bench;system")
 endforeach()
 target_compile_definitions(test_bench PRIVATE WAYS_STEP=${WAYS_STEP})
 target_compile_definitions(test_bench_modes PRIVATE WAYS_STEP=${WAYS_STEP})
@@ -27,4 +27,4 @@ set_tests_properties(bench_links_no_kernels PROPERTIES LABELS bench)
 # A real checkpoint from the Python package index, loaded once for all presets.
 add_test(NAME checkpoint COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system/checkpoint.sh
     $<TARGET_FILE:f8bench> ${CMAKE_SOURCE_DIR}/build/checkpoint ${CHECKPOINT_STEPS})
-set_tests_properties(checkpoint PROPERTIES LABELS "bench;system" TIMEOUT 600 SKIP_RETURN_CODE 77)
+set_tests_properties(checkpoint PROPERTIES LABELS "bench;system" SKIP_RETURN_CODE 77)

@@ -22,10 +22,6 @@ foreach(suite ${F8_MISUSE_SUITES})
     f8_add_test(${suite} LABEL system SOURCES system/${suite}.c LIBS test_ranks)
 endforeach()
 
-# Without forks Check has no time limits: a hang, which is what these tests look for, needs one.
-set_tests_properties(test_misuse ${F8_MISUSE_SUITES} PROPERTIES TIMEOUT 300)
-
 # Amax groups over several gather groups, by real clients.
 f8_add_test(test_mesh LABEL system SOURCES system/test_mesh.c lib/mesh_rank.c
     LIBS test_ranks f8kernels)
-set_tests_properties(test_mesh PROPERTIES TIMEOUT 300)

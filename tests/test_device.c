@@ -10,6 +10,7 @@
 #include "status.h"
 
 #define BUCKETS  3
+#define PLACES   5
 #define CAPACITY 4
 
 static struct ready_events events;
@@ -17,7 +18,7 @@ static struct ready_events events;
 static void set_up(void)
 {
     events = (struct ready_events){0};
-    ck_assert_int_eq(ready_events_reset(&events, BUCKETS, CAPACITY), F8_OK);
+    ck_assert_int_eq(ready_events_reset(&events, BUCKETS, PLACES, CAPACITY), F8_OK);
 }
 
 static void tear_down(void)
@@ -49,6 +50,18 @@ START_TEST(no_event_keeps_the_one_before)
 }
 END_TEST
 
+START_TEST(events_of_places_are_taken_once)
+{
+    ready_events_release(&events, 4, 3);
+    ready_events_release(&events, 4, 2); /* the last counts */
+    ready_events_release(&events, 0, 0);
+    ck_assert_uint_eq(ready_events_reuse(&events, 4), 1);
+    ck_assert_uint_eq(ready_events_reuse(&events, 4), BACKEND_NO_EVENT);
+    ck_assert_uint_eq(ready_events_reuse(&events, 0), BACKEND_NO_EVENT);
+    ck_assert_uint_eq(ready_events_take(&events, 2), BACKEND_NO_EVENT);
+}
+END_TEST
+
 START_TEST(precomputes_are_a_queue)
 {
     for (int round = 0; round < 3; round++) { /* so that the ring goes round */
@@ -69,7 +82,7 @@ START_TEST(a_reset_forgets)
 {
     ready_events_put(&events, 0, 1);
     ready_events_push(&events, 1);
-    ck_assert_int_eq(ready_events_reset(&events, 1, 1), F8_OK);
+    ck_assert_int_eq(ready_events_reset(&events, 1, 2, 1), F8_OK);
     ck_assert_uint_eq(ready_events_take(&events, 0), BACKEND_NO_EVENT);
     ck_assert_uint_eq(events.count, 0);
     ready_events_push(&events, 7);
@@ -119,6 +132,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, events_of_buckets_are_taken_once);
     tcase_add_test(tcase, no_event_keeps_the_one_before);
+    tcase_add_test(tcase, events_of_places_are_taken_once);
     tcase_add_test(tcase, precomputes_are_a_queue);
     tcase_add_test(tcase, a_reset_forgets);
     tcase_add_test(tcase, the_last_reference_detaches);

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rounds on devices, in the order that streams and events give them: replies come before anything
- * has run, events hold works back, scales are taken where only a device knows them yet, and a
- * round may be of many works.
+ * has run, events hold works back, and scales are taken where only a device knows them yet.
  */
 #include <check.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -38,6 +36,15 @@ static uint32_t done_of(uint32_t rank)
     return reply->body_case == F8__REPLY__BODY_GATHER ? reply->gather->done : reply->done->done;
 }
 
+/* What the operator sees of w0. */
+static void expect_seen(float scale, float amax)
+{
+    const F8__WeightInfo *info = device_group_weight(&group, 0);
+    ck_assert(info->scale_known && info->amax_known);
+    ck_assert_mem_eq(&info->scale, &scale, sizeof(scale));
+    ck_assert_mem_eq(&info->amax, &amax, sizeof(amax));
+}
+
 START_TEST(a_gather_is_answered_before_it_runs)
 {
     start(2, 2, F8_PROTO_DYNAMIC);
@@ -52,6 +59,9 @@ START_TEST(a_gather_is_answered_before_it_runs)
     rooms_synchronise(&group.rooms);
     device_group_expect(&group, device_group_scale(2), 1);
     ck_assert_uint_eq(device_group_weight(&group, 0)->gathers, 1);
+    ck_assert(!device_group_weight(&group, 0)->scale_known);
+    rooms_land(&group.rooms); /* now the operator sees them */
+    expect_seen(device_group_scale(2), 2);
 }
 END_TEST
 
@@ -194,6 +204,72 @@ START_TEST(precomputes_keep_the_order_of_their_events)
 }
 END_TEST
 
+/* Who gathers into a place next waits for the events by which it was let go of, and once. */
+START_TEST(places_are_used_again_after_their_releases)
+{
+    device_group_open_shared(&group, 2, 2, F8_PROTO_DYNAMIC, 1);
+    device_group_seal(&group);
+    device_group_all(&group, ask_gather_w0);
+    device_group_ok(&group);
+    rooms_land(&group.rooms);
+    set_event(1, 5, false);
+    send_release(&group.clients[0], 0);
+    send_release_ready(&group.clients[1], 0, 5);
+    device_group_write_all(&group, 1, 3);
+    device_group_all(&group, ask_gather_w1);
+    device_group_ok(&group);
+    rooms_land(&group.rooms);
+    ck_assert_uint_eq(device_backend_totals(group.rooms.cuda).landings, 1);
+    ck_assert(!device_group_reads(&group, device_group_scale(6), 3));
+    set_event(1, 5, true);
+    rooms_land(&group.rooms);
+    device_group_expect(&group, device_group_scale(6), 3);
+    device_group_release(&group, 1);
+    set_event(1, 5, false); /* it has been waited for: the next use has other releases */
+    device_group_gather(&group, 0);
+    rooms_land(&group.rooms);
+    ck_assert_uint_eq(device_backend_totals(group.rooms.cuda).landings, 0);
+}
+END_TEST
+
+/* The next gather begins inside the release that it has waited for. */
+START_TEST(a_release_that_starts_a_gather)
+{
+    device_group_open_shared(&group, 2, 1, F8_PROTO_DYNAMIC, 1);
+    device_group_seal(&group);
+    device_group_all(&group, ask_gather_w0);
+    device_group_ok(&group);
+    rooms_land(&group.rooms);
+    send_release(&group.clients[0], 0);
+    group.ids[0] = ask_gather(&group.clients[0], 1);
+    set_event(1, 6, false);
+    hold(DEVICE_COMMANDS, true);
+    send_release_ready(&group.clients[1], 0, 6);
+    group.ids[1] = ask_gather(&group.clients[1], 1);
+    hold(DEVICE_COMMANDS, false);
+    device_group_ok(&group);
+    rooms_land(&group.rooms);
+    ck_assert_uint_eq(device_backend_totals(group.rooms.cuda).landings, 1);
+    set_event(1, 6, true);
+}
+END_TEST
+
+START_TEST(a_release_with_an_event_that_was_not_given)
+{
+    start(2, 2, F8_PROTO_DYNAMIC);
+    device_group_all(&group, ask_gather_w0);
+    device_group_ok(&group);
+    send_release_ready(&group.clients[0], 0, ROOMS_EVENTS + 1);
+    client_refused(&group.clients[0], ask_gather(&group.clients[0], 0), F8_EBUSY, "still holds");
+    send_release_ready(&group.clients[0], 0, ROOMS_EVENTS);
+    send_release_ready(&group.clients[0], 0, ROOMS_EVENTS);
+    send_release_ready(&group.clients[0], 4711, 1);
+    send_release_ready(&group.clients[1], 1, 1);
+    send_release(&group.clients[1], 0);
+    device_group_gather(&group, 0);
+}
+END_TEST
+
 START_TEST(events_that_were_not_given)
 {
     start(2, 2, F8_PROTO_DYNAMIC);
@@ -246,10 +322,8 @@ START_TEST(scales_are_taken_before_they_land)
     ck_assert(!device_group_weight(&group, 0)->scale_known);
     hold(DEVICE_LANDINGS, false);
     rooms_land(&group.rooms);
-    const F8__WeightInfo *info = device_group_weight(&group, 0);
-    float scale = device_group_scale(24), amax = 24;
-    ck_assert(memcmp(&info->scale, &scale, sizeof(scale)) == 0);
-    ck_assert(memcmp(&info->amax, &amax, sizeof(amax)) == 0);
+    float scale = device_group_scale(24);
+    expect_seen(scale, 24);
     rooms_synchronise(&group.rooms);
     device_group_write_all(&group, 0, 0.5f);
     device_group_gather(&group, 0); /* from here on the host says it */
@@ -326,105 +400,9 @@ START_TEST(amaxes_of_delayed_weights_begin_anew)
 }
 END_TEST
 
-/* ---- a round of many works ---- */
-
-#define MANY     2500
-#define A_PACKET 50
-
-/* Weights of one element each, of which rank 1 has no part: two batches of tasks in each phase. */
-static void register_many(struct client *client, uint32_t flavour)
+static Suite *make_suite(void)
 {
-    uint64_t shape[] = {1};
-    char names[A_PACKET][16];
-    F8__Weight weights[A_PACKET];
-    F8__Bucket bucket = make_bucket("all", 0, MANY, false);
-    for (uint32_t first = 0; first < MANY; first += A_PACKET) {
-        for (uint32_t i = 0; i < A_PACKET; i++) {
-            (void)snprintf(names[i], sizeof(names[i]), "w%u", first + i);
-            weights[i] = make_weight(names[i], flavour, shape, 1, 1, 4 * (first + i));
-            weights[i].history_length = flavour == F8_PROTO_DELAYED;
-        }
-        uint64_t id = ask_register(client, weights, A_PACKET, NULL, 0, true);
-        ck_assert_int_eq(client_status(client, id), F8_OK);
-    }
-    ck_assert_int_eq(
-        client_status(client, ask_register(client, NULL, 0, &bucket, 1, false)), F8_OK);
-}
-
-static float many_value(uint32_t weight)
-{
-    return 1 + (float)(weight % 7);
-}
-
-static void check_many(uint32_t rank, uint64_t size)
-{
-    struct client *client = &group.clients[rank];
-    const F8__GatherReply *reply = client_await(client, group.ids[rank])->gather;
-    const uint8_t *arena = mmap(NULL, size, PROT_READ, MAP_SHARED, client->arena, 0);
-    ck_assert_ptr_ne(arena, MAP_FAILED);
-    const uint8_t *at = arena + reply->offset, *scales = at + (uint64_t)MANY * 4096;
-    for (uint32_t w = 0; w < MANY; w++) {
-        float wanted = device_group_scale(many_value(w)), scale;
-        memcpy(&scale, scales + w * sizeof(scale), sizeof(scale));
-        ck_assert_msg(memcmp(&scale, &wanted, sizeof(scale)) == 0, "scale of w%u", w);
-        ck_assert_msg(at[(uint64_t)w * 4096] == 0x7e, "w%u", w); /* 448, as every amax becomes */
-    }
-    (void)munmap((void *)arena, size);
-}
-
-static void run_many(uint32_t flavour, uint64_t works)
-{
-    memset(&group, 0, sizeof(group));
-    group.num_ranks = 2;
-    rooms_open_on(&group.rooms, 2);
-    for (uint32_t r = 0; r < 2; r++) {
-        struct client *client = &group.clients[r];
-        client_open(client, &group.rooms, 100 + r);
-        int fd = client_enter(client, "train", "dp", r, 2, 16384);
-        group.shards[r] = mmap(NULL, 16384, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        ck_assert_ptr_ne(group.shards[r], MAP_FAILED);
-        (void)close(fd);
-        for (uint32_t w = 0; w < MANY; w++)
-            group.shards[r][w] = many_value(w);
-        register_many(client, flavour);
-    }
-    device_group_all(&group, ask_sealing);
-    device_group_ok(&group);
-    uint64_t size = client_await(&group.clients[0], group.ids[0])->seal->arena_size;
-    device_group_all(&group, ask_gather_w0);
-    device_group_ok(&group);
-    rooms_land(&group.rooms);
-    ck_assert_uint_eq(device_backend_totals(group.rooms.cuda).works, works);
-    check_many(0, size);
-    check_many(1, size);
-}
-
-START_TEST(rounds_of_many_works)
-{
-    run_many(_i ? F8_PROTO_DELAYED : F8_PROTO_DYNAMIC, 4);
-}
-END_TEST
-
-static void close_many(void)
-{
-    for (uint32_t r = 0; r < 2; r++) {
-        client_close(&group.clients[r], r);
-        (void)munmap(group.shards[r], 16384);
-    }
-    rooms_close(&group.rooms);
-}
-
-static void add_many(Suite *suite)
-{
-    TCase *tcase = tcase_create("many works");
-    tcase_add_checked_fixture(tcase, NULL, close_many);
-    tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, rounds_of_many_works, 0, 2);
-    suite_add_tcase(suite, tcase);
-}
-
-static void add_case(Suite *suite)
-{
+    Suite *suite = suite_create("device_rounds");
     TCase *tcase = tcase_create("device_rounds");
     tcase_add_checked_fixture(tcase, NULL, close_group);
     tcase_set_timeout(tcase, 60);
@@ -435,6 +413,9 @@ static void add_case(Suite *suite)
     tcase_add_test(tcase, a_pre_gather_leaves_its_event);
     tcase_add_test(tcase, a_refused_gather_changes_no_event);
     tcase_add_test(tcase, precomputes_keep_the_order_of_their_events);
+    tcase_add_test(tcase, places_are_used_again_after_their_releases);
+    tcase_add_test(tcase, a_release_that_starts_a_gather);
+    tcase_add_test(tcase, a_release_with_an_event_that_was_not_given);
     tcase_add_test(tcase, events_that_were_not_given);
     tcase_add_test(tcase, precomputes_ahead);
     tcase_add_test(tcase, scales_are_taken_before_they_land);
@@ -442,14 +423,12 @@ static void add_case(Suite *suite)
     tcase_add_test(tcase, the_first_gather_of_a_delayed_weight);
     tcase_add_test(tcase, amaxes_of_delayed_weights_begin_anew);
     suite_add_tcase(suite, tcase);
+    return suite;
 }
 
 int main(void)
 {
-    Suite *suite = suite_create("device_rounds");
-    add_case(suite);
-    add_many(suite);
-    SRunner *runner = srunner_create(suite);
+    SRunner *runner = srunner_create(make_suite());
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);

@@ -3,7 +3,7 @@
  * A whole run of two ranks, in a group and in the amax group of a part of its weights, in which the
  * n-th allocation fails, for every n until none is left to fail: what it hits is refused with
  * F8_ENOMEM and works when asked again, or needed no memory after all; and when the clients are
- * gone nothing is left. Sanitizers see leaks.
+ * gone nothing is left. Sanitizers see leaks. On the host, and on devices.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -46,6 +46,8 @@ static void note_seat(uint32_t rank, int which)
 /* A request that may have met the failure: then it is asked again, unless all of them fail. */
 static bool onwards;
 
+static bool on_devices;
+
 static bool short_of_memory(struct client *client, uint64_t id)
 {
     const F8__Reply *reply = client_await(client, id);
@@ -72,7 +74,12 @@ static bool done(struct client *client, uint64_t id)
 static bool enter(uint32_t rank, int fd)
 {
     struct client *client = &clients[rank];
-    bool all = DONE(client, ask_hello(client, "train")) && DONE(client, ask_region(client, fd));
+    bool all = DONE(client, ask_hello(client, "train"));
+    if (on_devices)
+        all = all && DONE(client, ask_device(client, rank, 2)) &&
+              DONE(client, ask_device_region(client, fd, REGION));
+    else
+        all = all && DONE(client, ask_region(client, fd));
     for (int g = 0; g < 2 && all; g++) {
         all = DONE(client, ask_join(client, group_names[g], rank, RANKS));
         note_seat(rank, g);
@@ -193,6 +200,8 @@ static bool play(uint64_t n, int fd)
     fail_alloc_at(n, onwards);
     if (rooms_try_open(&rooms) < 0)
         return fail_alloc_end();
+    if (on_devices)
+        rooms_add_devices(&rooms, RANKS); /* its own memory does not fail */
     bool all = open_all() && run(fd);
     ck_assert_msg(all || fail_alloc_hit(), "the run failed without a failure");
     close_all(); /* which must need no memory */
@@ -203,7 +212,8 @@ START_TEST(every_allocation_fails_once)
 {
     int fd = make_memfd(REGION);
     uint64_t n = 1;
-    onwards = _i;
+    onwards = _i % 2;
+    on_devices = _i / 2;
     while (play(n, fd))
         n++;
     ck_assert_uint_gt(n, 100); /* else nothing was wrapped */
@@ -252,7 +262,7 @@ int main(void)
     Suite *suite = suite_create("fail_alloc");
     TCase *tcase = tcase_create("fail_alloc");
     tcase_set_timeout(tcase, 0);
-    tcase_add_loop_test(tcase, every_allocation_fails_once, 0, 2);
+    tcase_add_loop_test(tcase, every_allocation_fails_once, 0, 4);
     tcase_add_test(tcase, connections_fail_to_be_set_up);
     tcase_add_test(tcase, queues_keep_what_they_have);
     suite_add_tcase(suite, tcase);

@@ -23,6 +23,7 @@ static void free_records(struct cuda_arena *arena)
     free(arena->device_of_rank);
     free(arena->row_of_rank);
     free(arena->name);
+    free(arena->head);
     free(arena);
 }
 
@@ -230,18 +231,21 @@ int cuda_reserve_run(struct cuda *cuda, struct backend_reserve *reserve)
     int status = check(cuda, reserve, reason);
     if (status < 0)
         return status;
+    struct cuda_arena *arena = new_records(cuda, reserve);
     struct arena *head = malloc(sizeof(*head));
-    struct cuda_arena *arena = head ? new_records(cuda, reserve) : NULL;
-    if (!arena) {
+    if (!arena || !head) {
         free(head);
+        if (arena)
+            free_records(arena);
         return reason_set(reason, F8_ENOMEM, "no memory for the record of an arena");
     }
     status = create_all(cuda, arena, reserve, reason);
     if (status < 0) {
-        undo(cuda, arena);
         free(head);
+        undo(cuda, arena);
         return status;
     }
+    arena->head = head;
     arena->next = cuda->arenas;
     cuda->arenas = arena;
     *head = (struct arena){.size = reserve->size, .fd = -1, .device = &arena->base};

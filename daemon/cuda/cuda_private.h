@@ -299,6 +299,7 @@ struct cuda_arena_device {
 
 struct cuda_arena {
     struct device_arena base; /* base.path, window and warm are comm.c's to set, in the reserve */
+    struct arena *head;       /* owned: what the daemon names it by, as long as works may */
     struct cuda_arena *next;  /* of cuda.arenas */
     char *name;               /* owned: as of the reservation; "" if it gave none: not to be kept */
     uint64_t size;            /* bytes; 0: of tables only */

@@ -109,8 +109,9 @@ void cuda_devices_close(struct cuda *cuda)
     cuda_nccl_close(cuda);
     for (uint32_t i = 0; i < cuda->num_devices; i++) {
         struct cuda_device *device = &cuda->devices[i];
-        if (!device->is_open || device->drains_begun > device->drains_ended)
-            continue; /* still in use: the end of the process takes it */
+        if (!device->is_open)
+            continue;
+        /* CUDA itself puts both off while something of them is queued. */
         cuda_device_switch((int32_t)i);
         (void)cudaEventDestroy(device->drained);
         (void)cudaStreamDestroy(device->drain);

@@ -105,6 +105,9 @@ static void let_go(struct cuda *cuda, struct cuda_command *command)
     cuda_finish(cuda, command, F8_OK);
 }
 
+/* What devices may still touch, until the process ends: nobody looks at it again. */
+static struct cuda_command *left_alone;
+
 /* Streams, or collectives, do not come to an end: what they may touch stays as it is for good. */
 static void give_up(struct cuda *cuda, struct cuda_command *command)
 {
@@ -119,7 +122,8 @@ static void give_up(struct cuda *cuda, struct cuda_command *command)
             " are left open until the daemon ends",
             command->kind == CUDA_DETACH ? "events" : "mappings", command->pid,
             command->kind == CUDA_DETACH ? command->client->device : command->mapping->device);
-    cuda_finish(cuda, command, F8_EDEADLINE);
+    command->next = left_alone;
+    left_alone = command;
 }
 
 /* Whether something stands before a fence in the list that it has to wait for. */

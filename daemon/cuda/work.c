@@ -13,9 +13,6 @@
 #include "daemon/cuda/work.h"
 #include "proto/status.h"
 
-/* A device that takes no more works for so long is taken for hung. */
-#define PATIENCE_MS 10000
-
 /* The ring holds the largest work so many times, within these bounds. */
 #define RING_WORKS    4
 #define RING_MIN_SIZE ((uint64_t)128 << 10)
@@ -207,7 +204,7 @@ void cuda_work_run(struct cuda *cuda, struct cuda_command *command)
         .steps = steps,
         .arena = arena,
         .amaxes = steps->amaxes ? cuda_arena_of(steps->amaxes) : arena,
-        .deadline_ms = cuda_now_ms() + PATIENCE_MS};
+        .deadline_ms = cuda_now_ms() + CUDA_QUIET_LIMIT_MS};
     steps->done = BACKEND_NO_EVENT;
     if (arena->broken < 0) {
         plan.reason = arena->broken_reason;

@@ -236,7 +236,6 @@ void cuda_fill(
 void cuda_free_arena(struct arena *arena)
 {
     cuda_backend->ops->device->free_arena(cuda_backend, arena->device);
-    free(arena);
 }
 
 void cuda_read(const void *device_address, void *ret_bytes, size_t size)

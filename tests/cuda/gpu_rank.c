@@ -69,6 +69,12 @@ void gpu_rank_register(struct gpu_rank *rank, const struct gpu_rank_options *opt
     register_weights(rank, options->shared);
 }
 
+void gpu_rank_seal(struct gpu_rank *rank, uint32_t slots)
+{
+    const struct f8_seal_options options = {.slots = slots};
+    must(f8_seal(rank->group, &options));
+}
+
 void gpu_rank_end(struct gpu_rank *rank)
 {
     f8_close(rank->client);

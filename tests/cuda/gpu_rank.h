@@ -46,6 +46,8 @@ void gpu_rank_connect(struct gpu_rank *rank);
 /* Both of the above, shares the shards, joins and registers. */
 void gpu_rank_register(struct gpu_rank *rank, const struct gpu_rank_options *options);
 
+void gpu_rank_seal(struct gpu_rank *rank, uint32_t slots);
+
 /* Closes the client, waits for the daemon, and frees. */
 void gpu_rank_end(struct gpu_rank *rank);
 

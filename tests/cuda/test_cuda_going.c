@@ -232,6 +232,8 @@ START_TEST(an_arena_that_never_ends_is_left_alone)
     ck_assert_int_eq(cuda_fence(0), F8_EDEADLINE);
     ck_assert_uint_eq(cuda_info().devices[0].arena_bytes, CHUNK);
     ask(EXPORTER_RELEASE);
+    cuda_backend->ops->device->unmap(cuda_backend, map.mapping);
+    cuda_backend->ops->device->detach(cuda_backend, client.attach.client);
 }
 END_TEST
 

@@ -11,7 +11,7 @@
 #include "module_fixture.h"
 #include "proto/status.h"
 
-#define SHARD ((uint64_t)3 << 20)
+#define SHARD ((uint64_t)72 << 10)
 #define LOOK  4096
 
 static struct trainer trainer;
@@ -77,7 +77,7 @@ START_TEST(gathers_see_what_was_ready)
 {
     struct module_run run;
     struct backend_task task;
-    for (uint32_t round = 1; round <= 2 * BACKEND_NUM_DONE / 3; round++) {
+    for (uint32_t round = 1; round <= BACKEND_NUM_DONE + 2; round++) {
         trainer_fill(&trainer, (uint8_t)round);
         trainer_record(&trainer, round % TRAINER_EVENTS);
         gather(&run, &task, round % TRAINER_EVENTS);

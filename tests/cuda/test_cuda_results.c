@@ -32,7 +32,8 @@ static _Atomic enum planted planted;
 static void find_next(const char *name, void *ret_function)
 {
     void *function = dlsym(RTLD_NEXT, name);
-    ck_assert_ptr_nonnull(function);
+    if (!function)
+        abort(); /* on a thread of the module's, which must not assert */
     memcpy(ret_function, &function, sizeof(function));
 }
 

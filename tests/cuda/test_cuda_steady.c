@@ -10,9 +10,9 @@
 #include "proto/status.h"
 #include "tests/cudasim/cudasim.h"
 
-#define SLOTS 200
+#define SLOTS 24
 #define CHUNK 64
-#define STEPS 4
+#define STEPS 3
 
 /* What must not be called in a step. */
 static const enum cudasim_counter forbidden[] = {CUDASIM_ALLOCATIONS, CUDASIM_FREES, CUDASIM_MAPS,

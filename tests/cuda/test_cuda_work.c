@@ -50,7 +50,7 @@ START_TEST(one_work_scales_and_casts)
     enum f8k_format format = all_formats[_i % 2];
     struct arena *arena = module_arena("", device_0, 1, 2, MIB);
     uint8_t *base = arena->device->devices[0].base;
-    struct shard shard = shard_new(&rng, 0, dtype, 100003, false);
+    struct shard shard = shard_new(&rng, 0, dtype, 40009, false);
     struct backend_task tasks[2] = {
         shard_task(&shard, BACKEND_AMAX, 0, 0, 1), shard_task(&shard, BACKEND_CAST, 0, 0, 1)};
     tasks[1].format = format;
@@ -93,7 +93,7 @@ START_TEST(known_scales_and_amaxes_in_passing)
     enum f8k_dtype dtype = all_dtypes[_i / 2];
     enum f8k_format format = all_formats[_i % 2];
     struct arena *arena = module_arena("", device_0, 1, 1, MIB);
-    struct shard shard = shard_new(&rng, 0, dtype, 70001, true);
+    struct shard shard = shard_new(&rng, 0, dtype, 35001, true);
     struct backend_task task = shard_task(&shard, BACKEND_CAST, 0, 0, 0);
     task.format = format;
     task.dst = arena->device->devices[0].base;
@@ -178,7 +178,7 @@ END_TEST
 /* Tables that no piece of the ring takes whole are sent in parts. */
 START_TEST(more_tasks_than_the_ring_takes)
 {
-    enum { TASKS = 20000 };
+    enum { TASKS = 1500 };
     struct arena *arena = module_arena("", device_0, 1, 1, MIB);
     struct backend_task *tasks = calloc(TASKS, sizeof(*tasks));
     uint8_t *bytes = malloc(TASKS);

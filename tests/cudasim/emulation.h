@@ -141,6 +141,10 @@ T shuffle_up(const char *where, unsigned mask, T value, unsigned delta, int widt
     bool is_inside = (cudasim_lane() & (width - 1u)) >= delta;
     return shuffle(where, mask, value, is_inside ? cudasim_lane() - delta : cudasim_lane());
 }
+} // namespace cudasim
+
+namespace cudasim
+{
 template <class T, class Combine>
 T reduce(const char *where, unsigned mask, T value, Combine combine)
 {

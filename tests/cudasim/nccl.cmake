@@ -17,6 +17,6 @@ set_target_properties(cudasim_nccl PROPERTIES LINK_DEPENDS ${CMAKE_CURRENT_SOURC
 add_library(nccl_support STATIC nccl_support.c)
 target_link_libraries(nccl_support PUBLIC cudasim_nccl PkgConfig::CHECK)
 
-foreach(suite test_nccl test_nccl_processes test_nccl_strict test_nccl_window)
+foreach(suite test_nccl test_nccl_init test_nccl_processes test_nccl_strict test_nccl_window)
     f8_add_cuda_test(${suite} SOURCES ${suite}.c LIBS nccl_support)
 endforeach()

@@ -15,6 +15,7 @@
 #include "daemon/unpack.h"
 #include "protocol.h"
 #include "tests/fuzz/turn_backend.h"
+#include "tests/lib/device_backend.h"
 
 #define REGION_SIZE 16384
 
@@ -126,8 +127,10 @@ static void open_stage(struct stage *stage)
     stage->context.registry = registry_new(&stage->config);
     stage->context.collective = (struct collective_context){.loop = &stage->loop,
         .backend = turn_backend_new(),
+        .cuda = device_backend_new(NULL, 2),
         .config = &stage->config,
         .listener = &session_listener};
+    device_backend_shuffle(stage->context.collective.cuda, 5);
     open_states(stage);
     for (unsigned p = 0; p < FUZZ_CLIENTS; p++)
         open_player(stage, p);
@@ -139,13 +142,18 @@ static void open_stage(struct stage *stage)
 static void turn(struct stage *stage)
 {
     (void)turn_backend_turn(stage->context.collective.backend);
+    (void)device_backend_turn(stage->context.collective.cuda);
     (void)uv_run(&stage->loop, UV_RUN_NOWAIT);
 }
 
 static void drain(struct stage *stage)
 {
-    while (turn_backend_turn(stage->context.collective.backend))
-        ;
+    struct collective_context *collective = &stage->context.collective;
+    bool any;
+    do {
+        any = turn_backend_turn(collective->backend);
+        any = device_backend_turn(collective->cuda) || any;
+    } while (any);
     (void)uv_run(&stage->loop, UV_RUN_NOWAIT);
 }
 
@@ -163,6 +171,7 @@ static void close_stage(struct stage *stage)
     check(totals.region_bytes == 0 && totals.arena_bytes == 0, "a charge is left");
     check(stage->context.connections == 0, "a connection is left");
     backend_free(stage->context.collective.backend);
+    backend_free(stage->context.collective.cuda);
     registry_free(stage->context.registry);
     close_states(stage);
     unpack_done(&stage->unpack);

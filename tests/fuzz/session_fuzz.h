@@ -7,6 +7,7 @@
 #ifndef F8_TESTS_SESSION_FUZZ_H
 #define F8_TESTS_SESSION_FUZZ_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,7 +18,7 @@
 /* A step: one byte of op, one of detail, two of the packet's size (little-endian), the packet. */
 enum fuzz_op {
     FUZZ_SEND,  /* detail: who sends, and which descriptors come along */
-    FUZZ_TURN,  /* one work is done, and the loop turns */
+    FUZZ_TURN,  /* one work is done, one thing on devices, and the loop turns */
     FUZZ_DIE,   /* detail: who dies and is replaced by a newcomer */
     FUZZ_LEAVE, /* the same with a farewell */
     FUZZ_DRAIN, /* all work is done */
@@ -46,7 +47,10 @@ uint64_t fuzz_play(const uint8_t *script, size_t size);
 #define FUZZ_SCRIPT    65536
 #define FUZZ_WHOLE_RUN 5 /* gathers of the script below */
 
-/* A script of a whole run that a well-behaved pair of trainers gives. Gives its size. */
-size_t fuzz_whole_run(uint8_t script[FUZZ_SCRIPT]);
+/*
+ * A script of a whole run that a well-behaved pair of trainers gives, on the host or on a device
+ * each. Gives its size.
+ */
+size_t fuzz_whole_run(uint8_t script[FUZZ_SCRIPT], bool on_devices);
 
 #endif

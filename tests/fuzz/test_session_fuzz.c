@@ -205,7 +205,7 @@ static void play_one(uint8_t *run, size_t size, uint64_t seed)
 START_TEST(whole_run_plays)
 {
     static uint8_t run[FUZZ_SCRIPT];
-    ck_assert_uint_eq(fuzz_play(run, fuzz_whole_run(run)), FUZZ_WHOLE_RUN);
+    ck_assert_uint_eq(fuzz_play(run, fuzz_whole_run(run, _i)), FUZZ_WHOLE_RUN);
     ck_assert_uint_eq(fuzz_play(run, 0), 0);
 }
 END_TEST
@@ -213,7 +213,7 @@ END_TEST
 START_TEST(faulty_runs_harm_nothing)
 {
     static uint8_t run[FUZZ_SCRIPT];
-    size_t size = fuzz_whole_run(run);
+    size_t size = fuzz_whole_run(run, _i);
     uint64_t runs = setting("F8_FUZZ_RUNS", FUZZ_RUNS), seed = setting("F8_FUZZ_SEED", 1);
     for (uint64_t i = 0; i < runs; i++)
         play_one(run, size, seed + (i << 20));
@@ -225,8 +225,8 @@ int main(void)
     Suite *suite = suite_create("session_fuzz");
     TCase *tcase = tcase_create("session_fuzz");
     tcase_set_timeout(tcase, 0);
-    tcase_add_test(tcase, whole_run_plays);
-    tcase_add_test(tcase, faulty_runs_harm_nothing);
+    tcase_add_loop_test(tcase, whole_run_plays, 0, 2); /* on the host, on devices */
+    tcase_add_loop_test(tcase, faulty_runs_harm_nothing, 0, 2);
     suite_add_tcase(suite, tcase);
 
     SRunner *runner = srunner_create(suite);

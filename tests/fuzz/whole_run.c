@@ -10,6 +10,7 @@
 
 #include "protocol.h"
 #include "tests/fuzz/session_fuzz.h"
+#include "tests/lib/device_backend.h"
 
 /* What the registry gives first: the job is 1. MESH is the amax group of two weights of GROUP. */
 #define GROUP 2
@@ -19,6 +20,7 @@ struct script {
     uint8_t *bytes; /* borrowed: the caller's */
     size_t size;
     uint64_t id, generation;
+    uint32_t ready; /* the event that requests name; 0: they are on the host */
 };
 
 static void put_head(struct script *script, enum fuzz_op op, uint8_t detail, size_t length)
@@ -140,6 +142,7 @@ static void put_gather(struct script *script, unsigned client, uint32_t bucket)
     gather.group = GROUP;
     gather.generation = script->generation;
     gather.bucket = bucket;
+    gather.ready = script->ready;
     PUT(script, client, FUZZ_NO_FD, F8__REQUEST__BODY_GATHER, gather, &gather);
 }
 
@@ -149,6 +152,7 @@ static void put_whole(struct script *script, F8__Request__BodyCase body_case, ui
     F8__Precompute body = F8__PRECOMPUTE__INIT;
     body.group = group;
     body.generation = script->generation;
+    body.ready = body_case == F8__REQUEST__BODY_PRECOMPUTE ? script->ready : 0;
     PUT_BOTH(script, body_case, precompute, &body); /* a union: all of them have this form */
 }
 
@@ -183,6 +187,7 @@ static void put_step(struct script *script)
     put_between(script);
     for (uint32_t b = 0; b < 2; b++) {
         pre_gather.bucket = b;
+        pre_gather.ready = script->ready;
         PUT_BOTH(script, F8__REQUEST__BODY_PRE_GATHER, pre_gather, &pre_gather);
         put_head(script, FUZZ_TURN, 0, 0);
         put_gather(script, 0, b);
@@ -192,6 +197,7 @@ static void put_step(struct script *script)
     put_head(script, FUZZ_DRAIN, 0, 0);
     for (uint32_t b = 0; b < 2; b++) {
         release.bucket = b;
+        release.ready = script->ready;
         PUT_BOTH(script, F8__REQUEST__BODY_RELEASE, release, &release);
     }
     put_whole(script, F8__REQUEST__BODY_SYNC, MESH);
@@ -207,16 +213,56 @@ static void put_inspects(struct script *script)
     }
 }
 
-static void put_beginning(struct script *script)
+/* A device, with two events, and memory there in two parts of two descriptors. */
+static void put_device(struct script *script, unsigned client)
+{
+    static uint8_t handle[F8_PROTO_HANDLE_SIZE];
+    uint8_t uuid[F8_PROTO_UUID_SIZE];
+    uint64_t chunks[] = {16384, 16384};
+    ProtobufCBinaryData ready[2];
+    F8__DeviceAdd device = F8__DEVICE_ADD__INIT;
+    F8__CudaMemory memory = F8__CUDA_MEMORY__INIT;
+    F8__RegionAdd add = F8__REGION_ADD__INIT;
+    device_backend_uuid(client, uuid);
+    ready[0] = ready[1] = (ProtobufCBinaryData){.len = sizeof(handle), .data = handle};
+    device.uuid = (ProtobufCBinaryData){.len = sizeof(uuid), .data = uuid};
+    device.ready = ready;
+    device.n_ready = 2;
+    PUT(script, client, FUZZ_NO_FD, F8__REQUEST__BODY_DEVICE_ADD, device_add, &device);
+    put_head(script, FUZZ_DRAIN, 0, 0);
+    add.cuda = &memory;
+    memory.chunks = chunks;
+    memory.n_chunks = 2;
+    memory.more = true;
+    PUT(script, client, FUZZ_TWO_REGIONS, F8__REQUEST__BODY_REGION_ADD, region_add, &add);
+    memory.more = false;
+    memory.size = 4 * 16384;
+    PUT(script, client, FUZZ_TWO_REGIONS, F8__REQUEST__BODY_REGION_ADD, region_add, &add);
+    memory = (F8__CudaMemory)F8__CUDA_MEMORY__INIT;
+    memory.handle = ready[0];
+    memory.size = 4096;
+    PUT(script, client, FUZZ_NO_FD, F8__REQUEST__BODY_REGION_ADD, region_add, &add);
+    put_head(script, FUZZ_DRAIN, 0, 0);
+}
+
+static void put_regions(struct script *script, unsigned client)
 {
     F8__RegionAdd add = F8__REGION_ADD__INIT;
+    PUT(script, client, FUZZ_REGION, F8__REQUEST__BODY_REGION_ADD, region_add, &add);
+    PUT(script, client, FUZZ_REGION, F8__REQUEST__BODY_REGION_ADD, region_add, &add);
+}
+
+static void put_beginning(struct script *script)
+{
     F8__Ping ping = F8__PING__INIT;
     put_hello(script, 2);
     for (unsigned c = 0; c < 2; c++) {
         put_hello(script, c);
         PUT(script, c, FUZZ_NO_FD, F8__REQUEST__BODY_PING, ping, &ping);
-        PUT(script, c, FUZZ_REGION, F8__REQUEST__BODY_REGION_ADD, region_add, &add);
-        PUT(script, c, FUZZ_REGION, F8__REQUEST__BODY_REGION_ADD, region_add, &add);
+        if (script->ready)
+            put_device(script, c);
+        else
+            put_regions(script, c);
         put_join(script, c, "g", false);
         put_join(script, c, "m", false);
         put_register(script, c);
@@ -224,10 +270,11 @@ static void put_beginning(struct script *script)
     put_seal(script);
 }
 
-size_t fuzz_whole_run(uint8_t bytes[FUZZ_SCRIPT])
+size_t fuzz_whole_run(uint8_t bytes[FUZZ_SCRIPT], bool on_devices)
 {
-    struct script script = {.bytes = bytes, .generation = 1};
+    struct script script = {.bytes = bytes, .generation = 1, .ready = on_devices};
     F8__RegionDrop drop = F8__REGION_DROP__INIT;
+    F8__DeviceDrop device_drop = F8__DEVICE_DROP__INIT;
     put_beginning(&script);
     put_step(&script);
     put_inspects(&script);
@@ -251,5 +298,7 @@ size_t fuzz_whole_run(uint8_t bytes[FUZZ_SCRIPT])
     put_head(&script, FUZZ_DRAIN, 0, 0);
     drop.region = 2;
     PUT(&script, 0, FUZZ_NO_FD, F8__REQUEST__BODY_REGION_DROP, region_drop, &drop);
+    if (on_devices)
+        PUT(&script, 0, FUZZ_NO_FD, F8__REQUEST__BODY_DEVICE_DROP, device_drop, &device_drop);
     return script.size;
 }

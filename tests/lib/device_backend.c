@@ -104,6 +104,33 @@ static void free_arena(struct backend *backend, struct device_arena *device)
     fake_kick(fake_of(backend));
 }
 
+/* ---- fences ---- */
+
+static void fence(struct backend *backend, struct backend_fence *asked)
+{
+    struct device_backend *fake = fake_of(backend);
+    struct fake_fence **link = &fake->fences;
+    while (*link)
+        link = &(*link)->next;
+    *link = fake_allocate(1, sizeof(**link));
+    (*link)->fence = asked;
+    fake_kick(fake);
+}
+
+/* All that could be in the way has gone. */
+static bool pass_fence(struct device_backend *fake)
+{
+    struct fake_fence *first = fake->fences;
+    struct reason unheard;
+    if (!first || fake->commands || fake->works)
+        return false;
+    struct backend_fence *passed = first->fence;
+    fake->fences = first->next;
+    free(first);
+    passed->finished(passed, fake_fails(fake, DEVICE_FAULT_FENCE, &unheard));
+    return true;
+}
+
 /* ---- turns ---- */
 
 static void submit(struct backend *backend, struct backend_work *work)
@@ -170,7 +197,7 @@ bool device_backend_turn(struct backend *backend)
     for (uint32_t i = 0; i < DEVICE_STAGES && !any; i++)
         any = turn_stage(fake, (enum device_stage)((first + i) % DEVICE_STAGES));
     fake_reap(fake);
-    return any;
+    return pass_fence(fake) || any;
 }
 
 static void on_idle(uv_idle_t *idle)
@@ -262,6 +289,13 @@ static void collect(struct backend *backend)
     (void)backend; /* nothing ends on another thread */
 }
 
+static uint64_t busy_ms(struct backend *backend, const char **ret_call)
+{
+    (void)backend; /* nothing hangs */
+    *ret_call = NULL;
+    return 0;
+}
+
 static void free_closed(uv_handle_t *idle)
 {
     free(idle->data);
@@ -271,7 +305,8 @@ static void free_fake(struct backend *backend)
 {
     struct device_backend *fake = fake_of(backend);
     fake_reap(fake);
-    fake_check(!fake->commands && !fake->works, "it is freed with something in flight");
+    fake_check(
+        !fake->commands && !fake->works && !fake->fences, "it is freed with something in flight");
     fake_check(
         !fake->clients && !fake->mappings && !fake->arenas, "it is freed with something left");
     if (fake->loop)
@@ -286,8 +321,10 @@ static const struct backend_device_ops device_ops = {
     .map = map,
     .unmap = unmap,
     .free_arena = free_arena,
+    .fence = fence,
     .collect = collect,
     .info = get_info,
+    .busy_ms = busy_ms,
 };
 
 static const struct backend_ops ops = {

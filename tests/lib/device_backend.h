@@ -48,6 +48,7 @@ enum device_fault {
     DEVICE_FAULT_RESERVE,
     DEVICE_FAULT_WORK,    /* is not queued */
     DEVICE_FAULT_LANDING, /* or the work, if it ends with its landing */
+    DEVICE_FAULT_FENCE,
     DEVICE_FAULTS
 };
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "status.h"
@@ -44,11 +45,18 @@ int fake_serve_attach(struct device_backend *fake, struct backend_attach *asked)
 
 /* ---- memory ---- */
 
+/* Of all chunks together; 0 if that is no size, or if a chunk is not all there. */
 static uint64_t length_of(const struct backend_map *asked)
 {
     uint64_t length = 0;
-    for (uint32_t c = 0; c < asked->num_chunks; c++)
+    for (uint32_t c = 0; c < asked->num_chunks; c++) {
+        struct stat file;
+        bool fits = fstat(asked->fds[c], &file) == 0 && S_ISREG(file.st_mode) &&
+                    asked->chunks[c] <= (uint64_t)file.st_size;
+        if (!fits || asked->chunks[c] == 0)
+            return 0;
         length += asked->chunks[c];
+    }
     return length;
 }
 

@@ -83,6 +83,12 @@ struct fake_command {
     struct backend_work *work;
 };
 
+/* Waits until nothing is queued. */
+struct fake_fence {
+    struct fake_fence *next;
+    struct backend_fence *fence;
+};
+
 struct fake_fault {
     int status;
     const char *text;
@@ -94,6 +100,7 @@ struct device_backend {
     uv_idle_t idle;
     uint32_t num_devices;
     struct fake_command *commands;
+    struct fake_fence *fences;
     struct fake_work *works; /* in the order of their submits, until they have landed */
     struct backend_client *clients;
     struct backend_mapping *mappings;

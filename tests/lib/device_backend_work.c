@@ -7,12 +7,21 @@
 #include "status.h"
 #include "tests/lib/device_backend_private.h"
 
+/* One may have been freed since the work was submitted: then it stays for as long as that. */
 static struct fake_arena *arena_of(const struct device_backend *fake, const struct arena *wanted)
 {
     struct fake_arena *arena = fake->arenas;
     while (arena && &arena->base != wanted)
         arena = arena->next;
-    fake_check(arena && !arena->gone, "a work names an arena that is not there");
+    fake_check(arena != NULL, "a work names an arena that is not there");
+    return arena;
+}
+
+static const struct fake_arena *live_arena_of(
+    const struct device_backend *fake, const struct arena *wanted)
+{
+    const struct fake_arena *arena = arena_of(fake, wanted);
+    fake_check(!arena->gone, "a work names an arena that is to be freed");
     return arena;
 }
 
@@ -79,9 +88,9 @@ static void check_task(const struct device_backend *fake, const struct fake_aren
 
 static void check_steps(const struct device_backend *fake, const struct backend_steps *steps)
 {
-    const struct fake_arena *arena = arena_of(fake, steps->arena);
+    const struct fake_arena *arena = live_arena_of(fake, steps->arena);
     for (uint32_t i = 0; i < steps->num_after; i++)
-        (void)arena_of(fake, steps->after[i]);
+        (void)live_arena_of(fake, steps->after[i]);
     for (uint32_t i = 0; i < steps->num_ready; i++) {
         const struct backend_client *client = fake->clients;
         while (client && client != steps->ready[i].client)
@@ -91,7 +100,8 @@ static void check_steps(const struct device_backend *fake, const struct backend_
     }
     for (uint32_t i = 0; i < steps->num_scales; i++) {
         const struct backend_scale *scale = &steps->scales[i];
-        const struct fake_arena *amaxes = scale->foreign ? arena_of(fake, steps->amaxes) : arena;
+        const struct fake_arena *amaxes =
+            scale->foreign ? live_arena_of(fake, steps->amaxes) : arena;
         fake_check(scale->slot < arena->slots, "a scale has no slot");
         fake_check(scale->known || scale->amax_slot < amaxes->slots, "a scale has no amax");
         fake_check(scale->copy == UINT64_MAX || scale->copy + 4 <= arena->base.size,
@@ -115,7 +125,7 @@ void fake_check_work(struct device_backend *fake, const struct backend_work *wor
     fake_check(work->steps != NULL, "a work without steps");
     check_steps(fake, work->steps);
     for (uint32_t t = 0; t < work->num_tasks; t++)
-        check_task(fake, arena_of(fake, work->steps->arena), &work->tasks[t]);
+        check_task(fake, live_arena_of(fake, work->steps->arena), &work->tasks[t]);
 }
 
 /* ---- queueing ---- */

@@ -26,7 +26,8 @@ static void register_all(struct device_group *group, struct client *client)
     uint64_t shape[] = {ROWS, COLS};
     F8__Weight weights[] = {make_weight("w0", group->flavour, shape, 2, 1, WEIGHT_AT(0)),
         make_weight("w1", group->flavour, shape, 2, 1, WEIGHT_AT(1))};
-    F8__Bucket buckets[] = {make_bucket("b0", 0, 1, false), make_bucket("b1", 1, 1, false)};
+    F8__Bucket buckets[] = {
+        make_bucket("b0", 0, 1, group->slots > 0), make_bucket("b1", 1, 1, group->slots > 0)};
     for (uint32_t w = 0; w < NUM_WEIGHTS && group->flavour == F8_PROTO_DELAYED; w++)
         weights[w].history_length = 4;
     ok(client, ask_register(client, weights, NUM_WEIGHTS, buckets, 2, false));
@@ -54,7 +55,14 @@ void device_group_rejoin(struct device_group *group, uint32_t rank)
 void device_group_open(
     struct device_group *group, uint32_t num_ranks, uint32_t num_devices, uint32_t flavour)
 {
+    device_group_open_shared(group, num_ranks, num_devices, flavour, 0);
+}
+
+void device_group_open_shared(struct device_group *group, uint32_t num_ranks, uint32_t num_devices,
+    uint32_t flavour, uint32_t slots)
+{
     memset(group, 0, sizeof(*group));
+    group->slots = slots;
     group->num_ranks = num_ranks;
     group->flavour = flavour;
     rooms_open_on(&group->rooms, num_devices);
@@ -90,7 +98,8 @@ uint64_t ask_sealing(struct client *client)
 
 void device_group_seal(struct device_group *group)
 {
-    device_group_all(group, group->poison ? NULL : ask_sealing);
+    for (uint32_t r = 0; r < group->num_ranks; r++)
+        group->ids[r] = ask_seal(&group->clients[r], group->slots);
     device_group_ok(group);
     unmap_arenas(group);
     for (uint32_t r = 0; r < group->num_ranks; r++) {
@@ -119,7 +128,7 @@ void device_group_write_all(struct device_group *group, uint32_t weight, float v
 void device_group_all(struct device_group *group, device_group_ask *ask)
 {
     for (uint32_t r = 0; r < group->num_ranks; r++)
-        group->ids[r] = ask ? ask(&group->clients[r]) : ask_seal_poisoned(&group->clients[r], 0);
+        group->ids[r] = ask(&group->clients[r]);
 }
 
 void device_group_ok(struct device_group *group)

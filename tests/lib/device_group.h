@@ -20,12 +20,15 @@ struct device_group {
     const uint8_t *arenas[GROUP_MAX_RANKS]; /* owned: as each has mapped it; NULL before a seal */
     uint64_t arena_size, ids[GROUP_MAX_RANKS]; /* of the last requests of all */
     uint32_t num_ranks, flavour;
-    bool poison;
+    uint32_t slots; /* that all buckets share; 0: each has a place of its own */
 };
 
 /* All joined and registered. */
 void device_group_open(
     struct device_group *group, uint32_t num_ranks, uint32_t num_devices, uint32_t flavour);
+/* The same, with buckets that share so many slots. */
+void device_group_open_shared(struct device_group *group, uint32_t num_ranks, uint32_t num_devices,
+    uint32_t flavour, uint32_t slots);
 void device_group_close(struct device_group *group);
 
 /* One more client that enters as that rank, and registers; its memory is new. */

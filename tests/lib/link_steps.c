@@ -181,7 +181,7 @@ static int ask(uint32_t rank, struct member *member, const char *token)
     case 'c':
         return collective_changed(member, bucket, 1, &reason);
     default:
-        return collective_release(member, bucket);
+        return collective_release(member, bucket, 0);
     }
 }
 
@@ -218,7 +218,7 @@ static bool begin_anew(uint32_t rank)
         for (uint32_t b = 0; b < LINK_BUCKETS; b++) {
             struct member *member = link_member(g, rank);
             if (member && r->held[g] >> b & 1)
-                (void)collective_release(member, b);
+                (void)collective_release(member, b, 0);
         }
         r->held[g] = 0;
     }

@@ -116,9 +116,13 @@ void rooms_open(struct rooms *rooms)
 void rooms_open_on(struct rooms *rooms, uint32_t num_devices)
 {
     rooms_open(rooms);
+    if (num_devices > 0)
+        rooms_add_devices(rooms, num_devices);
+}
+
+void rooms_add_devices(struct rooms *rooms, uint32_t num_devices)
+{
     rooms->num_devices = num_devices;
-    if (num_devices == 0)
-        return;
     rooms->cuda = device_backend_new(&rooms->loop, num_devices);
     ck_assert_ptr_nonnull(rooms->cuda);
     rooms->context.collective.cuda = rooms->cuda;

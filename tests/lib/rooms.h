@@ -31,6 +31,7 @@ int rooms_try_open(struct rooms *rooms);
 void rooms_open(struct rooms *rooms);
 /* With so many devices, for all that client_enter brings in; 0: without. */
 void rooms_open_on(struct rooms *rooms, uint32_t num_devices);
+void rooms_add_devices(struct rooms *rooms, uint32_t num_devices);
 
 /* As a client that waits for its stream: what was gathered is there. Nothing lands. */
 void rooms_synchronise(struct rooms *rooms);
@@ -97,6 +98,7 @@ uint64_t ask_gather(struct client *client, uint32_t bucket);
 uint64_t ask_gather_ready(struct client *client, uint32_t bucket, uint32_t ready);
 uint64_t ask_pre_gather_ready(struct client *client, uint32_t bucket, uint32_t ready);
 uint64_t ask_precompute_ready(struct client *client, uint32_t ready);
+void send_release_ready(struct client *client, uint32_t bucket, uint32_t ready);
 void send_release(struct client *client, uint32_t bucket);
 uint64_t ask_changed(struct client *client, uint32_t first, uint32_t count);
 uint64_t ask_quiesce(struct client *client);

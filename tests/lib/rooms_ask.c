@@ -191,13 +191,19 @@ uint64_t ask_gather(struct client *client, uint32_t bucket)
     return ask_gather_ready(client, bucket, 0);
 }
 
-void send_release(struct client *client, uint32_t bucket)
+void send_release_ready(struct client *client, uint32_t bucket, uint32_t ready)
 {
     F8__Release body = F8__RELEASE__INIT;
     body.group = client->group;
     body.generation = client->generation;
     body.bucket = bucket;
+    body.ready = ready;
     (void)SEND(client, F8__REQUEST__BODY_RELEASE, release, &body, NULL, 0);
+}
+
+void send_release(struct client *client, uint32_t bucket)
+{
+    send_release_ready(client, bucket, 0);
 }
 
 uint64_t ask_changed(struct client *client, uint32_t first, uint32_t count)
