@@ -36,7 +36,7 @@ static const struct plan {
     {"up", 13, 1000, F8_PROTO_F16, F8_PROTO_DYNAMIC, F8_PROTO_E4M3FN, false, 1},
     {"fixed", 31, 17, F8_PROTO_F32, F8_PROTO_STATIC, F8_PROTO_E4M3FN, false, 1},
     {"bias", 1, 50, F8_PROTO_BF16, F8_PROTO_RAW, 0, false, 1},
-    {"empty", 0, 50, F8_PROTO_F32, F8_PROTO_DYNAMIC, F8_PROTO_E4M3FN, false, 1},
+    {"empty", 0, 50, F8_PROTO_BF16, F8_PROTO_DYNAMIC, F8_PROTO_E4M3FN, false, 1},
     {"head", 3, 500, F8_PROTO_BF16, F8_PROTO_DYNAMIC, F8_PROTO_E5M2, false, 2},
 };
 
