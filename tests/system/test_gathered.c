@@ -16,11 +16,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/patience.h"
 #include "lib/ranks.h"
 #include "lib/raw_client.h"
 #include "lib/test_daemon.h"
-
-#define PATIENCE_S 60
 
 /* ---- ways to write; each returns 0 if it was refused ---- */
 
