@@ -26,8 +26,8 @@
 #include "client/bench/shared.h"
 
 /* How long the daemon may take to open its socket, and to end. */
-#define START_SECONDS     20
-#define STOP_MILLISECONDS 20000
+#define START_SECONDS     60
+#define STOP_MILLISECONDS 60000
 
 int daemon_beside(const char *name, char *path, size_t size)
 {

@@ -10,6 +10,7 @@
 
 #include "daemon/backend_cuda.h"
 #include "proto/status.h"
+#include "tests/lib/loop_turn.h"
 
 uv_loop_t cuda_loop;
 struct backend *cuda_backend;
@@ -78,7 +79,7 @@ struct backend_info cuda_info(void)
 void cuda_turn_until(const bool *done)
 {
     while (!*done)
-        ck_assert_msg(uv_run(&cuda_loop, UV_RUN_ONCE) || *done, "nothing is outstanding");
+        ck_assert_msg(loop_turn(&cuda_loop) || *done, "nothing is outstanding");
 }
 
 static void on_time(uv_timer_t *timer)
@@ -92,7 +93,7 @@ void cuda_pause(uint64_t ms)
     ck_assert_int_eq(uv_timer_init(&cuda_loop, &timer), 0);
     ck_assert_int_eq(uv_timer_start(&timer, on_time, ms, 0), 0);
     while (!uv_is_closing((uv_handle_t *)&timer))
-        (void)uv_run(&cuda_loop, UV_RUN_ONCE);
+        (void)loop_turn(&cuda_loop);
     (void)uv_run(&cuda_loop, UV_RUN_NOWAIT); /* the end of the handle, which is on this stack */
 }
 

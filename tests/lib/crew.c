@@ -11,9 +11,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "lib/patience.h"
 #include "lib/test_daemon.h"
-
-#define PATIENCE_MS 60000
 
 /* In the child: it keeps its own two ends only, so that a dead member is seen by its pipes. */
 __attribute__((noreturn)) static void become_member(struct crew *crew, uint32_t index,

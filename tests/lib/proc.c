@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PATIENCE_MS 60000
+#include "tests/lib/patience.h"
 
 /* NULL: it is gone. */
 static FILE *try_file(pid_t pid, const char *name)

@@ -15,10 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/patience.h"
 #include "protocol.h"
 
-#define PATIENCE_S 60
-#define MOST_FDS   253 /* the kernel's limit for one packet */
+#define MOST_FDS 253 /* the kernel's limit for one packet */
 
 void raw_open(struct raw_client *raw, const struct test_daemon *daemon)
 {

@@ -20,8 +20,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/patience.h"
+
 #define MAX_ARGUMENTS 32
-#define PATIENCE_S    60
 
 const char *test_daemon_program(void)
 {

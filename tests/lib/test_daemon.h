@@ -48,7 +48,7 @@ int test_daemon_connect(const struct test_daemon *daemon);
 /* Forks; the child runs `body` and exits with what it returns, without Check's handlers. */
 pid_t test_fork(int (*body)(void *argument), void *argument);
 
-/* Waits for a child: its exit status, or -signal. Fails the test after 60 s. */
+/* Waits for a child: its exit status, or -signal. Fails the test if patience ends. */
 int test_wait(pid_t pid);
 
 #endif

@@ -17,11 +17,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/patience.h"
 #include "lib/proc.h"
 #include "lib/test_daemon.h"
 
-#define RANKS       4
-#define PATIENCE_MS 60000
+#define RANKS 4
 
 /* A run, and the processes that it has started. */
 struct bench {

@@ -17,11 +17,10 @@
 #include <unistd.h>
 
 #include "lib/device_memory.h"
+#include "lib/patience.h"
 #include "lib/ranks.h"
 #include "lib/raw_client.h"
 #include "lib/test_daemon.h"
-
-#define PATIENCE_S 60
 
 /* ---- ways to write; each returns 0 if it was refused ---- */
 
