@@ -44,6 +44,10 @@ foreach(suite gathered mesh rank_death death misuse state_seal state_import stat
         ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=17)
 endforeach()
 
+# f8bench run --device cuda.
+f8_add_cuda_run(bench COMMAND test_bench DEVICES 2 MEMORY legacy)
+f8_add_cuda_run(bench_modes COMMAND test_bench_modes DEVICES 4 MEMORY vmm)
+
 # Suites for devices alone.
 add_library(cuda_stats STATIC cuda/stats.c)
 target_link_libraries(cuda_stats PUBLIC measures_support)

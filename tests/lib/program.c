@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "lib/device_memory.h"
 #include "lib/test_daemon.h"
 
 #define MAX_ARGUMENTS 64
@@ -149,4 +150,19 @@ pid_t program_await_gathers(const char *socket, size_t ranks, pid_t *ret_pids)
     json_decref(status);
     ck_assert_int_gt(daemon, 0);
     return daemon;
+}
+
+const char *program_bench_device(void)
+{
+    static char flags[512];
+    if (device_memory_used())
+        (void)snprintf(flags, sizeof(flags), "--daemon %s --device cuda --cuda-memory %s",
+            test_daemon_program(), getenv("F8_TEST_DEVICE"));
+    return flags;
+}
+
+uint64_t program_bench_copies(unsigned ranks)
+{
+    unsigned devices = device_memory_used() ? (unsigned)device_memory_devices() : 1;
+    return ranks < devices ? ranks : devices;
 }

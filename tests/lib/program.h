@@ -7,6 +7,7 @@
 #define F8_TEST_PROGRAM_H
 
 #include <jansson.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct program {
@@ -33,6 +34,13 @@ void program_done(struct program *program);
 
 /* Its standard output as the one JSON object that it must be. Owned by the caller. */
 json_t *program_json(const struct program *program);
+
+/* Flags of f8bench that put its ranks where F8_TEST_DEVICE says, with the daemon that the tests
+ * use; none on the host. A static string. */
+const char *program_bench_device(void);
+
+/* How many copies of what it gathers a group of f8bench's ranks then has: one a device. */
+uint64_t program_bench_copies(unsigned ranks);
 
 /*
  * Asks f8ctl of this build: the value of `key` in the JSON that a command (with its flags) prints,

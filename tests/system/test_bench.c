@@ -148,10 +148,10 @@ static json_t *run(const struct way *way, const char *more, int status)
 {
     struct program bench;
     program_start(&bench, F8_TEST_BENCH, NULL,
-        "run --json --ranks %u --flavour %s --fp8 %s --dtype %s --slots %u%s%s%s %s", way->ranks,
-        way->flavour, way->fp8, way->dtype, way->slots, way->pre_gather ? " --pre-gather" : "",
-        way->no_precompute ? " --no-precompute" : "", way->power_of_two ? " --power-of-two" : "",
-        more);
+        "run --json %s --ranks %u --flavour %s --fp8 %s --dtype %s --slots %u%s%s%s %s",
+        program_bench_device(), way->ranks, way->flavour, way->fp8, way->dtype, way->slots,
+        way->pre_gather ? " --pre-gather" : "", way->no_precompute ? " --no-precompute" : "",
+        way->power_of_two ? " --power-of-two" : "", more);
     program_expect(&bench, status);
     json_t *report = program_json(&bench);
     program_done(&bench);
@@ -167,7 +167,8 @@ static void check_tiny(const struct way *way)
     ck_assert_uint_eq(integer(report, "buckets"), BLOCKS * 2);
     ck_assert_uint_eq(integer(report, "fp8_bytes"), fp8_bytes());
     ck_assert_uint_eq(integer(report, "checked_bytes"), STEPS * checked_bytes(way));
-    ck_assert_uint_eq(integer(report, "arena_bytes"), arena_bytes(way));
+    ck_assert_uint_eq(
+        integer(report, "arena_bytes"), arena_bytes(way) * program_bench_copies(way->ranks));
     json_decref(report);
 }
 
@@ -237,7 +238,8 @@ START_TEST(test_file)
     write_file(fd);
     struct program bench;
     program_start(&bench, F8_TEST_BENCH, NULL,
-        "run --json --weights %s --ranks 3 --steps 2 --fp8 e5m2 --slots 2 --no-precompute", path);
+        "run --json %s --weights %s --ranks 3 --steps 2 --fp8 e5m2 --slots 2 --no-precompute",
+        program_bench_device(), path);
     program_wait(&bench);
     (void)close(fd);
     (void)unlink(path);
@@ -294,7 +296,8 @@ END_TEST
 START_TEST(test_text)
 {
     struct program bench;
-    program_start(&bench, F8_TEST_BENCH, NULL, "run --model tiny --ranks 2 --steps 2 --ctl");
+    program_start(&bench, F8_TEST_BENCH, NULL, "run %s --model tiny --ranks 2 --steps 2 --ctl",
+        program_bench_device());
     program_expect(&bench, 0);
     size_t length = strlen(bench.out);
     ck_assert_msg(

@@ -110,8 +110,8 @@ static double number(const json_t *object, const char *key)
 /* A mode's flags, with what goes with all. */
 static void start(const struct mode *mode, const char *more, struct program *bench)
 {
-    program_start(bench, F8_TEST_BENCH, NULL, "run --model tiny --flavour %s --slots %u %s %s",
-        mode->flavour, mode->slots, mode->flags, more);
+    program_start(bench, F8_TEST_BENCH, NULL, "run %s --model tiny --flavour %s --slots %u %s %s",
+        program_bench_device(), mode->flavour, mode->slots, mode->flags, more);
 }
 
 /* How the ranks stood to each other. */
@@ -170,7 +170,8 @@ START_TEST(test_modes)
     check_arrangement(report, mode);
     check_jobs(report, mode, STEPS * bytes);
     ck_assert_uint_eq(integer(report, "checked_bytes"), mode->jobs * STEPS * bytes);
-    ck_assert_uint_eq(integer(report, "arena_bytes"), mode->jobs * arena);
+    ck_assert_uint_eq(
+        integer(report, "arena_bytes"), mode->jobs * arena * program_bench_copies(mode->world));
     ck_assert_uint_eq(integer(report, "syncs"), is_delayed(mode) ? STEPS : 0);
     ck_assert_double_eq(
         number(report, "round_trips_per_bucket"), strstr(mode->flags, "--pre-gather") ? 2 : 1);
@@ -205,7 +206,8 @@ START_TEST(test_text)
 {
     struct program bench;
     program_start(&bench, F8_TEST_BENCH, NULL,
-        "run --model tiny --ranks 2 --steps 2 --jobs 2 --flavour delayed --ctl");
+        "run %s --model tiny --ranks 2 --steps 2 --jobs 2 --flavour delayed --ctl",
+        program_bench_device());
     program_expect(&bench, 0);
     ck_assert_msg(strstr(bench.out, "2 ranks, 2 steps, 2 jobs\n"), "%s", bench.out);
     ck_assert_msg(strstr(bench.out, "\nsync  "), "%s", bench.out);
