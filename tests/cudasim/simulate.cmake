@@ -63,6 +63,6 @@ foreach(bench bench_ipc bench_beside)
     set_target_properties(${bench}_sim PROPERTIES BUILD_RPATH ${CUDASIM_LIB})
 endforeach()
 add_test(NAME cuda_bench_ipc COMMAND bench_ipc_sim 5)
-add_test(NAME cuda_bench_beside COMMAND bench_beside_sim 1 10 32 1)
+add_test(NAME cuda_bench_beside COMMAND bench_beside_sim 1 10 32 64)
 set_tests_properties(cuda_bench_ipc cuda_bench_beside PROPERTIES LABELS cuda
     ENVIRONMENT LD_LIBRARY_PATH=${CUDASIM_LIB})

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench_beside [ROUNDS [MILLISECONDS [MATRIX [MIB]]]]: how much a trainer's matmul loop and the
+ * bench_beside [ROUNDS [MILLISECONDS [MATRIX [KIB]]]]: how much a trainer's matmul loop and the
  * daemon's cast kernel or device copy slow each other on the first device. The two are processes of
  * their own, started anew; this one only tells them when to work and touches no device. In each
  * round each works alone, then both at once, for the same time; what counts is the median rate. All
@@ -18,8 +18,7 @@
 #include <string.h>
 
 #define MAX_ROUNDS 101
-#define AHEAD      4  /* launches in the queue: the device never waits for the host */
-#define TENSORS    16 /* of a cast */
+#define AHEAD      4 /* launches in the queue: the device never waits for the host */
 
 enum work { WORK_NONE, WORK_MATMUL, WORK_CAST, WORK_COPY };
 
@@ -28,16 +27,16 @@ static const char *const work_names[] = {"-", "matmul", "cast", "copy"};
 struct sizes {
     uint32_t rounds, milliseconds;
     uint32_t matrix; /* rows and columns */
-    uint32_t mib;    /* that a cast or copy reads */
+    uint32_t kib;    /* that a cast or copy reads */
 };
 
 /* One process. */
 struct worker {
     struct sizes sizes;
-    uint8_t *src, *dst; /* owned: of the device */
-    float *a, *b, *c;   /* owned: of the device */
-    float *scale;       /* owned: of the device */
-    struct f8cu_task *table;
+    uint8_t *src, *dst;      /* owned: of the device */
+    float *a, *b, *c;        /* owned: of the device */
+    float *scale;            /* owned: of the device */
+    struct f8cu_task *table; /* owned: of the device, one cast */
     uint32_t num_parts;
     cudaEvent_t events[AHEAD];
 };
@@ -52,7 +51,7 @@ static void need(bool is_right, const char *what)
 
 static size_t bytes_read(const struct sizes *sizes)
 {
-    return (size_t)sizes->mib << 20;
+    return (size_t)sizes->kib << 10;
 }
 
 /* ---- the workers ---- */
@@ -66,26 +65,22 @@ static void *zeros(size_t bytes)
 
 static void open_daemon(struct worker *worker)
 {
-    struct f8cu_task table[TENSORS];
-    size_t bytes = bytes_read(&worker->sizes), tensor = bytes / TENSORS;
+    size_t bytes = bytes_read(&worker->sizes);
     float scale = 200;
     worker->src = zeros(bytes);
     worker->dst = zeros(bytes);
     worker->scale = zeros(sizeof(scale));
     device_upload(worker->scale, &scale, sizeof(scale));
-    for (uint32_t i = 0; i < TENSORS; i++) {
-        table[i] = (struct f8cu_task){.src = worker->src + i * tensor,
-            .dst = worker->dst + i * tensor / 2,
-            .count = tensor / 2,
-            .scale = worker->scale,
-            .first_part = worker->num_parts,
-            .op = F8CU_CAST,
-            .dtype = F8K_BF16,
-            .format = F8K_E4M3FN};
-        worker->num_parts += f8cu_parts(table[i].count);
-    }
-    worker->table = device_alloc(sizeof(table));
-    device_upload(worker->table, table, sizeof(table));
+    const struct f8cu_task cast = {.src = worker->src,
+        .dst = worker->dst,
+        .count = bytes / 2,
+        .scale = worker->scale,
+        .op = F8CU_CAST,
+        .dtype = F8K_BF16,
+        .format = F8K_E4M3FN};
+    worker->num_parts = f8cu_parts(cast.count);
+    worker->table = device_alloc(sizeof(cast));
+    device_upload(worker->table, &cast, sizeof(cast));
 }
 
 static void open_trainer(struct worker *worker)
@@ -115,7 +110,7 @@ static void launch(const struct worker *worker, enum work work)
         need(matmul(worker->a, worker->b, worker->c, worker->sizes.matrix, stream) == cudaSuccess,
             "matmul");
     else if (work == WORK_CAST)
-        need(f8cu_write(worker->table, TENSORS, worker->num_parts, stream) == F8_OK, f8cu_error());
+        need(f8cu_write(worker->table, 1, worker->num_parts, stream) == F8_OK, f8cu_error());
     else
         need(cudaMemcpyAsync(worker->dst, worker->src, bytes_read(&worker->sizes),
                  cudaMemcpyDeviceToDevice, stream) == cudaSuccess,
@@ -218,9 +213,9 @@ static double amount(const struct sizes *sizes, enum work work)
 static void print_rates(const struct sizes *sizes)
 {
     printf(
-        "matmul: fp32, %u x %u; cast: bf16 to e4m3fn, %u MiB; copy: %u MiB; medians of %u windows "
+        "matmul: fp32, %u x %u; cast: bf16 to e4m3fn, %u KiB; copy: %u KiB; medians of %u windows "
         "of %u ms\n",
-        sizes->matrix, sizes->matrix, sizes->mib, sizes->mib, sizes->rounds, sizes->milliseconds);
+        sizes->matrix, sizes->matrix, sizes->kib, sizes->kib, sizes->rounds, sizes->milliseconds);
     printf("%-9s %-8s %-8s %18s %9s\n", "process", "work", "beside", "rate", "of alone");
     for (int p = 0; p < NUM_PROCESSES; p++) {
         double alone[WORK_COPY + 1] = {0};
@@ -275,19 +270,19 @@ static bool take(int argc, char **argv, int at, uint32_t most, uint32_t *value)
 
 int main(int argc, char **argv)
 {
-    struct sizes sizes = {.rounds = 9, .milliseconds = 300, .matrix = 2048, .mib = 256};
+    struct sizes sizes = {.rounds = 9, .milliseconds = 300, .matrix = 2048, .kib = 256 << 10};
     for (int p = 0; p < NUM_PROCESSES; p++)
         if (argc == 2 && strcmp(argv[1], roles[p]) == 0)
             return be_worker(p == TRAINER);
     if (argc > 5 || !take(argc, argv, 1, MAX_ROUNDS, &sizes.rounds) ||
         !take(argc, argv, 2, 60000, &sizes.milliseconds) ||
         !take(argc, argv, 3, 16384, &sizes.matrix) || sizes.matrix % MATMUL_TILE != 0 ||
-        !take(argc, argv, 4, 4096, &sizes.mib)) {
+        !take(argc, argv, 4, 4 << 20, &sizes.kib)) {
         fprintf(stderr,
-            "usage: %s [ROUNDS [MILLISECONDS [MATRIX [MIB]]]]: at most %d, 60000, 16384 (a "
+            "usage: %s [ROUNDS [MILLISECONDS [MATRIX [KIB]]]]: at most %d, 60000, 16384 (a "
             "multiple "
-            "of %d), 4096\n",
-            argv[0], MAX_ROUNDS, MATMUL_TILE);
+            "of %d), %d\n",
+            argv[0], MAX_ROUNDS, MATMUL_TILE, 4 << 20);
         return 2;
     }
     return run(&sizes);
