@@ -31,3 +31,15 @@ set_tests_properties(cuda_linking PROPERTIES LABELS cuda)
 # Speed, for people with a GPU: no ctest.
 add_executable(bench_cuda_kernels gpu/bench_cuda_kernels.c lib/cuda_device.c)
 target_link_libraries(bench_cuda_kernels PRIVATE kernel_support f8kernels_cuda CUDA::cudart_static)
+
+# The same between processes: tests/gpu/run runs all three. Users' matrices may be contracted.
+set(F8_CUDA_MATMUL_FLAGS ${F8_CUDA_FLAGS})
+list(REMOVE_ITEM F8_CUDA_MATMUL_FLAGS --fmad=false)
+add_executable(bench_ipc gpu/bench_ipc.c gpu/twin.c lib/cuda_device.c)
+target_link_libraries(bench_ipc PRIVATE CUDA::cudart_static)
+add_library(gpu_matmul OBJECT gpu/matmul.cu)
+set_target_properties(gpu_matmul PROPERTIES CUDA_STANDARD 17 CUDA_EXTENSIONS OFF)
+target_compile_options(gpu_matmul PRIVATE ${F8_CUDA_MATMUL_FLAGS})
+add_executable(bench_beside gpu/bench_beside.c gpu/twin.c lib/cuda_device.c
+    $<TARGET_OBJECTS:gpu_matmul>)
+target_link_libraries(bench_beside PRIVATE f8kernels_cuda CUDA::cudart_static)

@@ -54,3 +54,15 @@ if(F8_SANITIZE)
         target_compile_definitions(${suite} PRIVATE SPARSE=${sparse})
     endforeach()
 endif()
+
+# What tests/gpu/run measures between processes on a GPU: here only that it works, in few rounds.
+f8_add_sim_library(gpu_matmul_sim SOURCES ${CMAKE_SOURCE_DIR}/tests/gpu/matmul.cu)
+foreach(bench bench_ipc bench_beside)
+    add_executable(${bench}_sim ../gpu/${bench}.c ../gpu/twin.c ../lib/cuda_device.c)
+    target_link_libraries(${bench}_sim PRIVATE f8kernels_cuda_sim gpu_matmul_sim cudasim_cudart)
+    set_target_properties(${bench}_sim PROPERTIES BUILD_RPATH ${CUDASIM_LIB})
+endforeach()
+add_test(NAME cuda_bench_ipc COMMAND bench_ipc_sim 5)
+add_test(NAME cuda_bench_beside COMMAND bench_beside_sim 1 10 32 64)
+set_tests_properties(cuda_bench_ipc cuda_bench_beside PROPERTIES LABELS cuda
+    ENVIRONMENT LD_LIBRARY_PATH=${CUDASIM_LIB})
