@@ -37,8 +37,12 @@ f8_add_cuda_run(conformance_uneven COMMAND conformance ${VECTORS} DEVICES 3 MEMO
     ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=13)
 
 # Each on one device, and on four with random delays.
-foreach(suite gathered mesh rank_death death misuse state_seal state_import state_kill
-        round_trips interrupt daemon_end)
+set(SUITES gathered mesh rank_death death misuse state_seal state_import state_kill interrupt
+    daemon_end)
+if(NOT F8_SANITIZE) # 500 gathers, of which one is like another: many minutes then
+    list(APPEND SUITES round_trips)
+endif()
+foreach(suite ${SUITES})
     f8_add_cuda_run(${suite} COMMAND test_${suite} DEVICES 1 MEMORY legacy)
     f8_add_cuda_run(${suite}_devices COMMAND test_${suite} DEVICES 4 MEMORY vmm
         ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=17)
