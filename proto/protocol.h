@@ -30,6 +30,9 @@
 /* Most dimensions of a weight. */
 #define F8_PROTO_MAX_DIMS 8
 
+/* Bytes of the id by which the daemons of a group over several hosts find one another. */
+#define F8_PROTO_UNIQUE_ID_SIZE 128
+
 /* Places in the arena, and weights in a place, begin at multiples of this. */
 #define F8_PROTO_ALIGN 4096
 
@@ -50,7 +53,8 @@
     X(WEIGHT_MOVE, "weight-move")                                                                  \
     X(AMAX_GROUP, "amax-group")                                                                    \
     X(STATE, "state")                                                                              \
-    X(REGION_CUDA, "region.cuda")
+    X(REGION_CUDA, "region.cuda")                                                                  \
+    X(HOSTS, "hosts")
 
 enum f8_capability {
 #define F8_CAPABILITY_ENUM(name, text) F8_CAPABILITY_##name,

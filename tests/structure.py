@@ -27,14 +27,15 @@ ALLOWED = {
     "proto": "",
     "kernels": "status",
     "daemon/main": "open server",
-    "daemon/server": "open listener conn backend state kernels",
+    "daemon/server": "open listener conn backend state world kernels",
     "daemon/listener": "open",
     "daemon/conn": "open peer outq unpack session",
     "daemon/peer": "open",
     "daemon/outq": "open",
     "daemon/unpack": "open",
-    "daemon/session": "open registry collective state kernels backend region device",
-    "daemon/collective": "open registry round scaling history state backend arena region device",
+    "daemon/session": "open registry collective state kernels backend region device world",
+    "daemon/collective":
+        "open registry round scaling history state backend arena region device world fabric",
     "daemon/state": "open scaling weights",
     "daemon/registry": "open weights scaling history region arena device backend",
     "daemon/device": "open backend",
@@ -46,6 +47,10 @@ ALLOWED = {
     "daemon/arena": "open mapping",
     "daemon/backend": "open arena kernels",
     "daemon/cuda": "open backend arena kernels",
+    "daemon/world": "open",
+    "daemon/fabric": "open beside",
+    "daemon/gloo": "daemon/fabric_wire.h",  # the helper, in C++
+    "daemon/beside": "open",
     "daemon/mapping": "open",
     "daemon/config": "open",
     "daemon/log": "open",
@@ -71,7 +76,7 @@ ROOM_OF_FILE = {
 CODE = (".c", ".h", ".cu", ".cuh")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
-GENERATED = "f8gather.pb-c.h"
+GENERATED = ("f8gather.pb-c.h", "hosts.pb-c.h", "world.pb-c.h")
 
 
 def sources(root, *suffixes):
@@ -99,8 +104,8 @@ def room_of(path):
 
 def resolve(root, path, quote, name):
     """The file of this tree that an include means; None if it is another's, such as libc's."""
-    if name == GENERATED:
-        return pathlib.Path("proto") / GENERATED
+    if name in GENERATED:
+        return pathlib.Path("proto") / name
     for folder in ([path.parent] if quote == '"' else []) + [".", "proto", "client", "tests"]:
         target = (root / folder / name).resolve()
         if target.is_file() and target.is_relative_to(root):

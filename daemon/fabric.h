@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine of a group over hosts of CPUs: a helper process (f8gather-gloo) that moves bytes
+ * between the arenas of the hosts and reduces amaxes, because its library blocks and ends its
+ * process where it is at odds with a peer. One helper a group and host; each command is answered
+ * by one call of `done`; the death of a helper, or a deadline, by one of `failed`. Called by
+ * collective on the loop; answers on the loop, never from inside the call.
+ */
+#ifndef F8_DAEMON_FABRIC_H
+#define F8_DAEMON_FABRIC_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <uv.h>
+
+#include "daemon/reason.h"
+
+struct fabric;
+
+enum fabric_command {
+    FABRIC_OPEN,
+    FABRIC_CONNECT,
+    FABRIC_MAP,
+    FABRIC_REDUCE,
+    FABRIC_EXCHANGE,
+};
+
+/* Bytes [offset, offset + size) of the arena, which host `host` has and the others want. */
+struct fabric_span {
+    uint64_t offset, size; /* size > 0 */
+    uint32_t host;
+};
+
+struct fabric_listener {
+    /* The one command that was open has been done. */
+    void (*done)(struct fabric *fabric, enum fabric_command command);
+    /*
+     * The helper is gone, whatever was open was not done, and nothing else is called. F8_EIO: it
+     * died, or its connection to a peer did; F8_EDEADLINE.
+     */
+    void (*failed)(struct fabric *fabric, int status, const struct reason *reason);
+};
+
+struct fabric_shape {
+    uint32_t hosts, here;  /* how many, which is this one */
+    const char *interface; /* borrowed for the call: what the helper binds to; its address there */
+    const char *address;
+    const struct fabric_listener *listener;
+    void *owner; /* borrowed: the caller's own */
+};
+
+/*
+ * Spawns the helper, which lies beside this program. FABRIC_OPEN is open then: when it is done,
+ * fabric_address gives what the others need to connect. F8_ENOENT names the helper that is not
+ * there, F8_EIO, F8_ENOMEM.
+ */
+int fabric_open(uv_loop_t *loop, const struct fabric_shape *shape, uint64_t deadline_ms,
+    struct fabric **ret_fabric, struct reason *reason);
+
+void *fabric_owner(const struct fabric *fabric);
+pid_t fabric_pid(const struct fabric *fabric);
+
+/* Opaque bytes; borrowed: from the fabric. */
+const uint8_t *fabric_address(const struct fabric *fabric, size_t *ret_size);
+
+struct fabric_bytes {
+    const uint8_t *data; /* borrowed for the call */
+    size_t size;
+};
+
+/*
+ * The commands. One at a time; each must be given on all hosts, in the same order and with the same
+ * arguments but for `fd` and `values`. Deadlines are from now on, in ms.
+ */
+/* Connects all with all; `addresses` by host, its own included. */
+void fabric_connect(
+    struct fabric *fabric, const struct fabric_bytes *addresses, uint64_t deadline_ms);
+/*
+ * Maps an arena, which is not sealed yet, writable, in place of the one before. `fd` is borrowed
+ * for the call.
+ */
+void fabric_map(struct fabric *fabric, int fd, uint64_t size, uint64_t deadline_ms);
+/* The maximum over the hosts, by value; `values` (borrowed until done) get the result. Hosts that
+ * give another tag or count fail. */
+void fabric_reduce(
+    struct fabric *fabric, uint64_t tag, uint32_t *values, uint32_t count, uint64_t deadline_ms);
+/* Each host sends its spans to all others, straight from its arena into theirs. Copied. */
+void fabric_exchange(struct fabric *fabric, const struct fabric_span *spans, uint32_t num_spans,
+    uint64_t deadline_ms);
+
+/* Bytes that the helper has sent and received in exchanges and reductions so far. */
+void fabric_traffic(const struct fabric *fabric, uint64_t *ret_sent, uint64_t *ret_received);
+
+/*
+ * Ends the helper at once, whatever it does, and frees the fabric when it is reaped; no listener is
+ * called any more. Until then the helper may still write into the arena, which no other can map.
+ * NULL allowed.
+ */
+void fabric_close(struct fabric *fabric);
+
+#endif
