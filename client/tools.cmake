@@ -27,11 +27,12 @@ target_link_libraries(f8bench_daemon PUBLIC Threads::Threads)
 target_include_directories(f8bench_daemon PUBLIC ${CMAKE_SOURCE_DIR}/proto)
 
 # Hosts made of network namespaces, which tests over several hosts use too.
-add_library(f8bench_network STATIC bench/network.c)
+add_library(f8bench_network STATIC bench/network.c bench/exchange.c)
 
-add_executable(f8bench bench/main.c bench/options.c bench/run.c bench/run_watch.c bench/run_ctl.c
+add_executable(f8bench bench/main.c bench/exchange_command.c bench/options.c bench/run.c bench/run_watch.c bench/run_ctl.c
     bench/rank.c bench/rank_open.c bench/rank_check.c bench/gpu.c bench/probe.c bench/summary.c bench/report.c)
-target_link_libraries(f8bench PRIVATE f8bench_source f8bench_layout f8bench_daemon f8client_static f8proto
+target_link_libraries(f8bench PRIVATE f8bench_source f8bench_layout f8bench_daemon f8bench_network
+    f8client_static f8proto
     PkgConfig::JANSSON Threads::Threads)
 
 add_executable(f8ctl ctl/main.c ctl/views.c ctl/history.c ctl/transfer.c ctl/columns.c

@@ -274,6 +274,15 @@ int network_count_own(struct network_traffic *ret_traffic)
     return read_counters(NETWORK_INTERFACE, ret_traffic);
 }
 
+struct network_traffic network_traffic_between(
+    const struct network_traffic *before, const struct network_traffic *after)
+{
+    return (struct network_traffic){.in_bytes = after->in_bytes - before->in_bytes,
+        .out_bytes = after->out_bytes - before->out_bytes,
+        .in_packets = after->in_packets - before->in_packets,
+        .out_packets = after->out_packets - before->out_packets};
+}
+
 int network_count(const struct network *network, uint32_t host, struct network_traffic *ret_traffic,
     struct bench_error *error)
 {

@@ -67,6 +67,10 @@ int network_count(const struct network *network, uint32_t host, struct network_t
 /* The same of the host that the calling thread has entered. -1: there is no eth0. */
 int network_count_own(struct network_traffic *ret_traffic);
 
+/* What has passed between two looks at an interface. */
+struct network_traffic network_traffic_between(
+    const struct network_traffic *before, const struct network_traffic *after);
+
 /* Gives a host's cable this shape, in place of the one it has. */
 int network_shape(const struct network *network, uint32_t host, const struct network_shape *shape,
     struct bench_error *error);

@@ -16,15 +16,14 @@ static uint64_t rounded(uint64_t size)
     return (size + 63) / 64 * 64;
 }
 
-/* A barrier that works between processes. */
-static int init_barrier(pthread_barrier_t *barrier, uint32_t num_ranks)
+int shared_init_barrier(pthread_barrier_t *barrier, uint32_t num_processes)
 {
     pthread_barrierattr_t attributes;
     int result;
 
     pthread_barrierattr_init(&attributes);
     pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    result = pthread_barrier_init(barrier, &attributes, num_ranks);
+    result = pthread_barrier_init(barrier, &attributes, num_processes);
     pthread_barrierattr_destroy(&attributes);
     return result == 0 ? 0 : -1;
 }
@@ -32,11 +31,11 @@ static int init_barrier(pthread_barrier_t *barrier, uint32_t num_ranks)
 static int init_barriers(struct shared *shared)
 {
     for (uint32_t job = 0; job < shared->num_jobs; job++) {
-        if (init_barrier(&shared->barriers[job], shared->job_ranks) != 0) {
+        if (shared_init_barrier(&shared->barriers[job], shared->job_ranks) != 0) {
             return -1;
         }
     }
-    return init_barrier(&shared->start, shared->num_ranks);
+    return shared_init_barrier(&shared->start, shared->num_ranks);
 }
 
 struct shared *shared_new(

@@ -74,6 +74,9 @@ double *shared_time_of(struct shared *shared, uint32_t step, uint32_t rank, enum
 float *shared_static_scales(const struct shared *shared, uint32_t job);
 float *shared_amaxes(const struct shared *shared, uint32_t job);
 
+/* A barrier, in memory that processes share. 0 or -1. */
+int shared_init_barrier(pthread_barrier_t *barrier, uint32_t num_processes);
+
 /* Waits for all ranks of the job. If one of them is gone, the parent ends the others. */
 void shared_barrier(struct shared *shared, uint32_t job);
 
