@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "client/bench/exchange.h"
+#include "client/bench/median.h"
 #include "client/bench/shared.h"
 
 #define SCHEMA     "f8bench-exchange/1"
@@ -343,20 +344,6 @@ static int measure_all(
     network_free(network);
     *ret_board = board;
     return result;
-}
-
-static int compare(const void *left, const void *right)
-{
-    double a = *(const double *)left;
-    double b = *(const double *)right;
-
-    return a < b ? -1 : a > b;
-}
-
-static double median(double *values, uint32_t count)
-{
-    qsort(values, count, sizeof(*values), compare);
-    return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
 static struct result summarize(

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "client/bench/median.h"
+
 /* The bytes that a phase moves. */
 enum bytes {
     BYTES_NONE,
@@ -31,21 +33,6 @@ static const struct {
     {"sync", BIT(TIME_SYNC), BYTES_NONE},
     {"total", BIT(TIME_PRECOMPUTE) | GATHER | BIT(TIME_RELEASE) | BIT(TIME_SYNC), BYTES_GATHER},
 };
-
-static int compare(const void *left, const void *right)
-{
-    double a = *(const double *)left;
-    double b = *(const double *)right;
-
-    return a < b ? -1 : a > b;
-}
-
-/* Sorts them. */
-static double median(double *values, uint32_t count)
-{
-    qsort(values, count, sizeof(*values), compare);
-    return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
 
 /* The ranks of one job. */
 struct team {
