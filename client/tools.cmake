@@ -30,7 +30,8 @@ target_link_libraries(f8bench_daemon PUBLIC f8bench_network Threads::Threads)
 target_include_directories(f8bench_daemon PUBLIC ${CMAKE_SOURCE_DIR}/proto)
 
 add_executable(f8bench bench/main.c bench/exchange_command.c bench/options.c bench/options_hosts.c bench/run.c bench/run_hosts.c bench/run_watch.c bench/run_ctl.c
-    bench/rank.c bench/rank_open.c bench/rank_check.c bench/rank_hosts.c bench/torch.c bench/gpu.c bench/probe.c bench/summary.c bench/report.c)
+    bench/rank.c bench/rank_open.c bench/rank_check.c bench/rank_hosts.c bench/torch.c bench/gpu.c bench/probe.c bench/summary.c bench/summary_hosts.c bench/report.c
+    bench/report_hosts.c)
 target_link_libraries(f8bench PRIVATE f8bench_source f8bench_layout f8bench_daemon f8bench_network
     f8client_static f8proto
     PkgConfig::JANSSON Threads::Threads)

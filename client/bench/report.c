@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/bench/report_hosts.h"
 #include "proto/protocol.h"
 
 #define SCHEMA "f8bench/1"
@@ -74,6 +75,9 @@ static void print_head(const struct report *report)
     }
     if (options->jobs > 1) {
         printf(", %u jobs", options->jobs);
+    }
+    if (options->hosts > 0) {
+        printf(" on %u hosts", options->hosts);
     }
     if (options->slots > 0) {
         printf(", %u slots", options->slots);
@@ -196,6 +200,9 @@ void report_text(const struct report *report)
         print_sizes(report);
         print_phases(&summary->times);
         print_jobs(summary);
+        if (summary->hosts.num_hosts > 0) {
+            report_hosts_text(report);
+        }
         if (report->outcome->ctl != NULL) {
             printf("\n%s", report->outcome->ctl);
         }
@@ -330,6 +337,8 @@ int report_json(const struct report *report)
     if (object != NULL && results != NULL && json_object_update(object, results) == 0) {
         json_object_set_new(object, "arena_bytes",
             probe->known ? json_integer((json_int_t)arena_bytes(report)) : json_null());
+        json_object_set_new(object, "network",
+            report->summary->hosts.num_hosts > 0 ? report_hosts_json(report) : json_null());
         set_string(object, "daemon_version",
             probe->daemon_version[0] != '\0' ? probe->daemon_version : NULL);
         set_string(object, "error", complaint(report));
