@@ -298,6 +298,22 @@ START_TEST(numbers_of_hosts_are_checked)
 }
 END_TEST
 
+/* As a user, network_new must fail and say what is missing. */
+START_TEST(a_user_is_told_to_be_root)
+{
+    struct network *none = NULL;
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        bool told = setuid(65534) == 0 && network_new(2, &none, &error) == -1 &&
+                    strstr(error.text, "need root") != NULL;
+        _exit(told ? 0 : 1);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 /* Makes a network, tells where host 0 is, and waits to be killed. */
 __attribute__((noreturn)) static void hold_a_network(int says)
 {
@@ -366,6 +382,7 @@ int main(void)
     tcase_add_test(cases, what_is_sent_over_a_cut_cable_is_lost);
     tcase_add_test(cases, numbers_of_hosts_are_checked);
     TCase *ends = tcase_create("ends");
+    tcase_add_test(ends, a_user_is_told_to_be_root);
     tcase_add_test(ends, a_killed_process_leaves_no_namespace);
     Suite *suite = suite_create("network");
     suite_add_tcase(suite, cases);
