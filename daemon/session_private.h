@@ -34,7 +34,9 @@ struct session {
     struct session *next_waiting; /* borrowed: the group's list */
     char *join_name;              /* owned: the group's, while the join waits */
     uint64_t join_id;
-    uint32_t join_rank, join_world_size;
+    uint32_t join_rank, join_world_size, join_local_ranks;
+    uint8_t join_unique_id[F8_PROTO_UNIQUE_ID_SIZE];
+    bool join_has_id;
     bool rejoining;
 };
 
