@@ -52,75 +52,11 @@
 #ifndef F8CLIENT_H
 #define F8CLIENT_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "status.h"
+#include "f8types.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#if defined(F8_BUILDING_LIBRARY)
-#define F8_API __attribute__((visibility("default")))
-#else
-#define F8_API
-#endif
-
-/* Most dimensions a weight may have. */
-#define F8_MAX_DIMS 8
-
-/* Wait without limit (the daemon's own deadline still applies). */
-#define F8_FOREVER (-1)
-
-/* Take the daemon's configured deadline for this collective. */
-#define F8_DEFAULT_DEADLINE 0
-
-/* A connection of this process to the daemon, as one rank of one job. */
-struct f8_client;
-
-/* This client's membership of a group. Owned by the client; freed by f8_close. */
-struct f8_group;
-
-/* Memory that this process and the daemon both see. Owned by the client. */
-struct f8_region;
-
-/* Source element types. */
-enum f8_dtype {
-    F8_F32 = 1,
-    F8_BF16 = 2,
-    F8_F16 = 3,
-};
-
-/* The float8 formats of OCP. */
-enum f8_format {
-    F8_E4M3FN = 1,
-    F8_E5M2 = 2,
-};
-
-/* How a weight is gathered. */
-enum f8_flavour {
-    F8_DYNAMIC = 1,  /* float8; scale from the amax over all ranks */
-    F8_DELAYED = 2,  /* float8; scale from a history of amaxes, which f8_sync extends */
-    F8_STATIC = 3,   /* float8; scale given at registration */
-    F8_RAW = 4,      /* bytes unchanged: norms, biases */
-    F8_RAW_BF16 = 5, /* fp32 source, gathered as bf16 */
-};
-
-/* How the next scale of a delayed weight follows from its amax history. */
-enum f8_history {
-    F8_HISTORY_MAX = 0,         /* from the largest of the window */
-    F8_HISTORY_MOST_RECENT = 1, /* from the newest */
-};
-
-/* What the gathered elements are, as f8_view reports it. */
-enum f8_wire {
-    F8_WIRE_F32 = 1,
-    F8_WIRE_BF16 = 2,
-    F8_WIRE_F16 = 3,
-    F8_WIRE_E4M3FN = 17,
-    F8_WIRE_E5M2 = 18,
-};
 
 /* The text of a status code, such as "ranks disagree". Never NULL; a literal. */
 F8_API const char *f8_status_text(int status);
@@ -247,6 +183,39 @@ F8_API int f8_group_join(struct f8_client *client, const char *name, uint32_t ra
  * stale. f8_seal must follow. A group and the amax group that its weights name break together.
  */
 F8_API int f8_group_rejoin(struct f8_group *group);
+
+/*
+ * Groups over several hosts. Each host has its own daemon; they find one another by a unique id,
+ * which rank 0 of a group asks its daemon for and every rank of the group is given, by whatever the
+ * trainer has (a store, MPI, a file). One id is good for one group and is a secret of it: who has
+ * it can claim ranks. *ret_id gets F8_UNIQUE_ID_SIZE bytes. The daemon listens for the others from
+ * here on, until all are there or its time for that (--world-deadline) is over. F8_EIO, F8_EINVAL:
+ * it cannot, and the text says why, such as an interface (F8_SOCKET_IFNAME) that is not there.
+ */
+F8_API int f8_unique_id(struct f8_client *client, uint8_t ret_id[F8_UNIQUE_ID_SIZE]);
+
+/* How a group spans hosts. */
+struct f8_hosts {
+    const uint8_t *id; /* borrowed for the call: F8_UNIQUE_ID_SIZE bytes, the same on all ranks */
+    uint32_t local_ranks; /* how many ranks of the group are on this host */
+};
+
+/*
+ * As f8_group_join, for a group whose ranks are on several hosts. Waits for nobody: the daemons
+ * meet when all local ranks have joined, and f8_seal waits for that; what kept them from it is its
+ * error: F8_EDEADLINE names the ranks that did not come, F8_EPERM, F8_EEXIST and F8_EMISMATCH what
+ * the root refused, F8_ECONN that it cannot be reached. F8_EINVAL: these bytes are no unique id.
+ * F8_EMISMATCH: another rank of this host gave another id or number of local ranks.
+ */
+F8_API int f8_group_join_hosts(struct f8_client *client, const char *name, uint32_t rank,
+    uint32_t world_size, const struct f8_hosts *hosts, struct f8_group **ret_group);
+
+/*
+ * As f8_group_rejoin, with the hosts that are there now: after one was lost, or replaced, the group
+ * needs a new unique id, which all its ranks must give. As long as no host was lost f8_group_rejoin
+ * is enough, and a process that replaces a rank joins with the id that the group has.
+ */
+F8_API int f8_group_rejoin_hosts(struct f8_group *group, const struct f8_hosts *hosts);
 
 /*
  * One weight: the whole tensor's shape and this rank's shard of it. Dimension 0 is cut as

@@ -171,13 +171,19 @@ static struct f8_group *group_new(
 }
 
 /* Asks the daemon for membership; the group's id and generation are given in *ret_reply. */
-static int send_join(struct f8_group *group, bool rejoin, struct channel_reply *ret_reply)
+static int send_join(struct f8_group *group, bool rejoin, const struct f8_hosts *hosts,
+    struct channel_reply *ret_reply)
 {
     F8__Join join = F8__JOIN__INIT;
     join.group = group->name;
     join.rank = group->rank;
     join.world_size = group->world_size;
     join.rejoin = rejoin;
+    if (hosts) {
+        join.unique_id = (ProtobufCBinaryData){
+            .data = (uint8_t *)(uintptr_t)hosts->id, .len = F8_UNIQUE_ID_SIZE};
+        join.local_ranks = hosts->local_ranks;
+    }
     F8__Request request = F8__REQUEST__INIT;
     request.body_case = F8__REQUEST__BODY_JOIN;
     request.join = &join;
@@ -221,13 +227,13 @@ static void unlist_group(struct f8_group *group)
 }
 
 /* Joins a group that is in the list, so that its name is taken meanwhile. */
-static int join(struct f8_group *group)
+static int join(struct f8_group *group, const struct f8_hosts *hosts)
 {
     int status = list_group(group);
     if (status != F8_OK)
         return status;
     struct channel_reply reply;
-    status = send_join(group, false, &reply);
+    status = send_join(group, false, hosts, &reply);
     if (status != F8_OK) {
         unlist_group(group);
         return status;
@@ -237,8 +243,8 @@ static int join(struct f8_group *group)
     return F8_OK;
 }
 
-int f8_group_join(struct f8_client *client, const char *name, uint32_t rank, uint32_t world_size,
-    struct f8_group **ret_group)
+int group_join(struct f8_client *client, const char *name, uint32_t rank, uint32_t world_size,
+    const struct f8_hosts *hosts, struct f8_group **ret_group)
 {
     int status = client_enter(client);
     if (status == F8_OK)
@@ -251,7 +257,7 @@ int f8_group_join(struct f8_client *client, const char *name, uint32_t rank, uin
     struct f8_group *group = group_new(client, name, rank, world_size);
     if (!group)
         return error_set(F8_ENOMEM, "no memory for group %s", name);
-    status = join(group);
+    status = join(group, hosts);
     if (status == F8_OK)
         *ret_group = group;
     else
@@ -259,13 +265,24 @@ int f8_group_join(struct f8_client *client, const char *name, uint32_t rank, uin
     return status;
 }
 
+int f8_group_join(struct f8_client *client, const char *name, uint32_t rank, uint32_t world_size,
+    struct f8_group **ret_group)
+{
+    return group_join(client, name, rank, world_size, NULL, ret_group);
+}
+
 int f8_group_rejoin(struct f8_group *group)
+{
+    return group_rejoin(group, NULL);
+}
+
+int group_rejoin(struct f8_group *group, const struct f8_hosts *hosts)
 {
     int status = group_begin_setup(group);
     if (status != F8_OK)
         return status;
     struct channel_reply reply;
-    status = send_join(group, true, &reply);
+    status = send_join(group, true, hosts, &reply);
     if (status == F8_OK) {
         pthread_mutex_lock(&group->lock);
         group_abandon(group);

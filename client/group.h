@@ -165,4 +165,10 @@ static inline const char *bucket_place(const struct f8_group *group, const struc
     return (const char *)group->arena + bucket->place;
 }
 
+/* Joining and re-joining; `hosts` (borrowed for the call) is NULL for a group of one host, or, in a
+ * re-join, for the hosts that it has. */
+int group_join(struct f8_client *client, const char *name, uint32_t rank, uint32_t world_size,
+    const struct f8_hosts *hosts, struct f8_group **ret_group);
+int group_rejoin(struct f8_group *group, const struct f8_hosts *hosts);
+
 #endif

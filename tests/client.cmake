@@ -30,7 +30,7 @@ add_dependencies(test_client trainer)
 
 # Each installed header compiles alone, as C and as C++.
 find_program(F8_CXX NAMES c++ g++ clang++)
-foreach(header client/f8client.h proto/status.h)
+foreach(header client/f8client.h client/f8types.h proto/status.h)
     get_filename_component(name ${header} NAME_WE)
     add_test(NAME header_c_${name} COMMAND ${CMAKE_C_COMPILER} -std=c11 -Wall -Wextra -Wpedantic
         -Werror -fsyntax-only -I ${CMAKE_SOURCE_DIR}/proto -x c ${CMAKE_SOURCE_DIR}/${header})
