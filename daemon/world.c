@@ -36,6 +36,8 @@ int worlds_new(uv_loop_t *loop, const struct config *config, struct worlds **ret
 
 void worlds_close(struct worlds *worlds)
 {
+    if (!worlds)
+        return;
     worlds->closing = true;
     world_roots_review(worlds);
 }
