@@ -37,7 +37,7 @@ struct collective_context {
     const struct config *config;                /* borrowed */
     const struct collective_listener *listener; /* borrowed: static */
     struct state_store *states;                 /* borrowed */
-    struct worlds *worlds;                      /* borrowed */
+    struct worlds *worlds;                      /* borrowed: groups over several hosts */
     struct collective *events; /* borrowed: groups that others have done something to */
     bool serving;
     uint64_t gathers, failed; /* totals since the daemon began */
