@@ -25,10 +25,14 @@ enum kind {
     KIND_COUNT,   /* uint32_t */
     KIND_BYTES,   /* uint64_t, with K, M, G, T */
     KIND_SECONDS, /* uint64_t milliseconds */
+    KIND_MS,      /* uint64_t */
     KIND_SOCKET,
     KIND_LEVEL,
     KIND_GROUP,
     KIND_CUDA,
+    KIND_IFNAME,
+    KIND_FAMILY,
+    KIND_HOST,
 };
 
 struct setting {
@@ -80,6 +84,21 @@ static const struct setting settings[] = {
         AT(cuda), 0, 0},
     {"cuda-limit", "SECONDS", "for a call of CUDA, past which the daemon ends (default: 120)",
         KIND_SECONDS, AT(cuda_limit_ms), 1, 1 << 30},
+    {"socket-ifname", "NAMES",
+        "interfaces to other hosts: eth,ib (prefixes), =eth0 or ^docker; also F8_SOCKET_IFNAME",
+        KIND_IFNAME, AT(socket_ifname), 0, 0},
+    {"socket-family", "FAMILY", "to other hosts: ipv4, ipv6 or any (default: any)", KIND_FAMILY,
+        AT(socket_family), 0, 0},
+    {"host-name", "NAME", "of this host, for the others of a group (default: the system's)",
+        KIND_HOST, AT(host_name), 0, 0},
+    {"world-deadline", "SECONDS", "for all hosts of a group to come (default: 300)", KIND_SECONDS,
+        AT(world_deadline_ms), 1, 1 << 30},
+    {"heartbeat", "MILLISECONDS", "between the hosts of a group (default: 1000)", KIND_MS,
+        AT(heartbeat_ms), 10, 60000},
+    {"host-timeout", "MILLISECONDS", "after which a silent host is lost (default: 10000)", KIND_MS,
+        AT(host_timeout_ms), 20, 1 << 30},
+    {"max-worlds", "N", "groups over several hosts that form here at once (default: 64)",
+        KIND_COUNT, AT(max_worlds), 1, 1 << 16},
 };
 
 #define NUM_SETTINGS (sizeof(settings) / sizeof(settings[0]))
@@ -110,6 +129,11 @@ static void set_defaults(struct config *config)
         .linger_ms = 600000,
         .cuda = CONFIG_CUDA_AUTO,
         .cuda_limit_ms = 120000,
+        .socket_family = CONFIG_FAMILY_ANY,
+        .world_deadline_ms = 300000,
+        .heartbeat_ms = 1000,
+        .host_timeout_ms = 10000,
+        .max_worlds = 64,
     };
 }
 
@@ -185,21 +209,58 @@ static int set_level(
     return F8_OK;
 }
 
+/* Which of three words it is; -1: none. */
+static int find_word(const char *const words[3], const char *text)
+{
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text, words[i]) == 0)
+            return i;
+    return -1;
+}
+
 static int set_cuda(
     struct config *config, const char *from, const char *text, struct reason *reason)
 {
-    static const char *const words[] = {
+    static const char *const words[3] = {
         [CONFIG_CUDA_AUTO] = "auto",
         [CONFIG_CUDA_OFF] = "off",
         [CONFIG_CUDA_REQUIRE] = "require",
     };
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        if (strcmp(text, words[i]) == 0) {
-            config->cuda = (enum config_cuda)i;
-            return F8_OK;
-        }
-    }
-    return reason_set(reason, F8_EINVAL, "%s: %s is not auto, off or require", from, text);
+    int word = find_word(words, text);
+    if (word < 0)
+        return reason_set(reason, F8_EINVAL, "%s: %s is not auto, off or require", from, text);
+    config->cuda = (enum config_cuda)word;
+    return F8_OK;
+}
+
+static int set_family(
+    struct config *config, const char *from, const char *text, struct reason *reason)
+{
+    static const char *const words[3] = {
+        [CONFIG_FAMILY_ANY] = "any",
+        [CONFIG_FAMILY_IPV4] = "ipv4",
+        [CONFIG_FAMILY_IPV6] = "ipv6",
+    };
+    int word = find_word(words, text);
+    if (word < 0)
+        return reason_set(reason, F8_EINVAL, "%s: %s is not ipv4, ipv6 or any", from, text);
+    config->socket_family = (enum config_family)word;
+    return F8_OK;
+}
+
+/* A name for logs and terminals; `size` with its end. */
+static int set_words(
+    char *field, size_t size, const char *from, const char *text, struct reason *reason)
+{
+    char buffer[F8_PROTO_FAULT_SIZE];
+    const char *fault = f8_proto_name_fault(text, buffer);
+    if (fault)
+        return reason_set(reason, F8_EINVAL, "%s: the name %s", from, fault);
+    if (strlen(text) >= size)
+        return reason_set(reason, F8_EINVAL, "%s: %s has %zu bytes, allowed are 1 to %zu", from,
+            text, strlen(text), size - 1);
+    memcpy(field, text, strlen(text) + 1);
+    return F8_OK;
 }
 
 static int set_one(struct config *config, const struct setting *setting, const char *from,
@@ -214,6 +275,12 @@ static int set_one(struct config *config, const struct setting *setting, const c
         return set_level(config, from, text, reason);
     case KIND_CUDA:
         return set_cuda(config, from, text, reason);
+    case KIND_FAMILY:
+        return set_family(config, from, text, reason);
+    case KIND_IFNAME:
+        return set_words(config->socket_ifname, sizeof(config->socket_ifname), from, text, reason);
+    case KIND_HOST:
+        return set_words(config->host_name, sizeof(config->host_name), from, text, reason);
     default:
         return set_number(config, setting, from, text, reason);
     }
@@ -225,6 +292,15 @@ static void env_name(const struct setting *setting, char *name, size_t size)
     (void)snprintf(name, size, ENV_PREFIX "%s", setting->flag);
     for (char *c = name; *c; c++)
         *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+}
+
+/* All tools of a job may be told once which interface to use; our own variable wins. */
+static int read_common_environment(struct config *config, struct reason *reason)
+{
+    const char *name = "F8_SOCKET_IFNAME", *text = getenv(name);
+    if (!text || text[0] == '\0')
+        return F8_OK;
+    return set_words(config->socket_ifname, sizeof(config->socket_ifname), name, text, reason);
 }
 
 static int read_environment(struct config *config, struct reason *reason)
@@ -326,9 +402,15 @@ int config_parse(int argc, char **argv, struct config *ret_config, enum config_a
     struct config config;
     enum config_action action = CONFIG_RUN;
     set_defaults(&config);
-    int status = read_environment(&config, reason);
+    int status = read_common_environment(&config, reason);
+    if (status == F8_OK)
+        status = read_environment(&config, reason);
     if (status == F8_OK)
         status = read_flags(argc, argv, &config, &action, reason);
+    if (status == F8_OK && config.host_timeout_ms < 2 * config.heartbeat_ms)
+        status = reason_set(reason, F8_EINVAL,
+            "--host-timeout %" PRIu64 " is less than two heartbeats of %" PRIu64 " ms",
+            config.host_timeout_ms, config.heartbeat_ms);
     if (status == F8_OK && action == CONFIG_RUN && config.socket[0] == '\0')
         status = default_socket(&config, reason);
     if (status < 0)

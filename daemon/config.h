@@ -19,6 +19,13 @@ enum config_cuda {
     CONFIG_CUDA_REQUIRE, /* the daemon does not start without */
 };
 
+/* Of the addresses by which hosts reach one another. */
+enum config_family {
+    CONFIG_FAMILY_ANY, /* IPv4 first */
+    CONFIG_FAMILY_IPV4,
+    CONFIG_FAMILY_IPV6,
+};
+
 struct config {
     char socket[108]; /* path, as long as sun_path */
     enum log_level log_level;
@@ -37,7 +44,14 @@ struct config {
     uint64_t slow_ms;        /* after which a waiting collective is logged */
     uint64_t linger_ms;      /* that a scaling state is kept after its group is gone */
     enum config_cuda cuda;
-    uint64_t cuda_limit_ms; /* for one call of CUDA, then the daemon ends */
+    uint64_t cuda_limit_ms;  /* for one call of CUDA, then the daemon ends */
+    char socket_ifname[256]; /* as NCCL_SOCKET_IFNAME; empty: any interface */
+    enum config_family socket_family;
+    char host_name[65];         /* for the other hosts of a group; empty: the system's */
+    uint64_t world_deadline_ms; /* for all hosts of a group to come */
+    uint64_t heartbeat_ms;      /* between hosts */
+    uint64_t host_timeout_ms;   /* after which a silent host is lost */
+    uint32_t max_worlds;        /* groups over several hosts that form here at once */
     bool has_admin_gid;
     gid_t admin_gid; /* besides root and the daemon's own uid */
 };

@@ -15,30 +15,19 @@
 
 #include <uv.h>
 
+#include "daemon/fabric_wire.h"
 #include "daemon/reason.h"
 
 struct fabric;
-
-enum fabric_command {
-    FABRIC_OPEN,
-    FABRIC_CONNECT,
-    FABRIC_MAP,
-    FABRIC_REDUCE,
-    FABRIC_EXCHANGE,
-};
-
-/* Bytes [offset, offset + size) of the arena, which host `host` has and the others want. */
-struct fabric_span {
-    uint64_t offset, size; /* size > 0 */
-    uint32_t host;
-};
 
 struct fabric_listener {
     /* The one command that was open has been done. */
     void (*done)(struct fabric *fabric, enum fabric_command command);
     /*
-     * The helper is gone, whatever was open was not done, and nothing else is called. F8_EIO: it
-     * died, or its connection to a peer did; F8_EDEADLINE.
+     * The helper is gone and reaped, whatever was open was not done, and nothing else is called.
+     * F8_EIO: it died, or its connection to a peer did; F8_EDEADLINE; F8_EMISMATCH: the hosts gave
+     * reductions that differ; F8_EINVAL: an interface or address that is not there; F8_ENOMEM,
+     * F8_ELIMIT.
      */
     void (*failed)(struct fabric *fabric, int status, const struct reason *reason);
 };
@@ -71,8 +60,10 @@ struct fabric_bytes {
 };
 
 /*
- * The commands. One at a time; each must be given on all hosts, in the same order and with the same
- * arguments but for `fd` and `values`. Deadlines are from now on, in ms.
+ * The commands. One at a time, in the order below, of which the last two may come again and again,
+ * and MAP between them; none after `failed`. Each must be given on all hosts, in the
+ * same order and with the same arguments but for `fd` and `values`. Deadlines are from now on, in
+ * ms.
  */
 /* Connects all with all; `addresses` by host, its own included. */
 void fabric_connect(

@@ -14,6 +14,7 @@
 #include "daemon/conn.h"
 #include "daemon/listener.h"
 #include "daemon/log.h"
+#include "daemon/world.h"
 #include "kernels/kernels.h"
 
 struct server {
@@ -25,6 +26,7 @@ struct server {
     struct backend *backend;    /* owned: the host's */
     struct backend *cuda;       /* owned; NULL: no GPUs here */
     struct state_store *states; /* owned */
+    struct worlds *worlds;      /* owned */
 };
 
 /* The loop may end though they are still watched. */
@@ -39,6 +41,7 @@ static void shut_down(struct server *server)
 {
     listener_close(&server->listener);
     conn_close_all(&server->conns);
+    worlds_close(server->worlds);
     let_signals_go(server);
 }
 
@@ -80,6 +83,8 @@ static int set_up_rooms(struct server *server, const struct config *config)
 {
     struct session_context *session = &server->session;
     int status = backend_host_new(&server->loop, config->threads, &server->backend);
+    if (status == F8_OK)
+        status = worlds_new(&server->loop, config, &server->worlds);
     if (status < 0)
         return status;
     session->registry = registry_new(config);
@@ -90,6 +95,7 @@ static int set_up_rooms(struct server *server, const struct config *config)
         .backend = server->backend,
         .config = config,
         .listener = &session_listener,
+        .worlds = server->worlds,
     };
     return session->registry ? conn_context_init(&server->conns, &server->loop, config, session)
                              : F8_ENOMEM;
@@ -179,6 +185,7 @@ static void take_down(struct server *server)
     uv_walk(&server->loop, close_any, NULL); /* what is left: the signals */
     (void)uv_run(&server->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&server->loop);
+    worlds_free(server->worlds);
     conn_context_done(&server->conns);
     registry_free(server->session.registry);
 }

@@ -197,10 +197,12 @@ static int check_role(
     if (body == F8__REQUEST__BODY_PING || body == F8__REQUEST__BODY_GOODBYE)
         return F8_OK;
     bool operators = body == F8__REQUEST__BODY_INSPECT || body == F8__REQUEST__BODY_IMPORT;
-    if (session->admin != operators && body != F8__REQUEST__BODY_EXPORT)
+    bool both = body == F8__REQUEST__BODY_EXPORT || body == F8__REQUEST__BODY_UNIQUE_ID;
+    if (session->admin != operators && !both)
         return reason_set(reason, F8_EPERM,
-            session->admin ? "an operator's connection only inspects, exports and imports"
-                           : "a trainer's connection may not inspect or import");
+            session->admin
+                ? "an operator's connection only inspects, exports, imports and asks for ids"
+                : "a trainer's connection may not inspect or import");
     return F8_OK;
 }
 
@@ -236,6 +238,7 @@ static session_handler *const handlers[] = {
     [F8__REQUEST__BODY_GOODBYE] = handle_goodbye,
     [F8__REQUEST__BODY_DEVICE_ADD] = session_device_add,
     [F8__REQUEST__BODY_DEVICE_DROP] = session_device_drop,
+    [F8__REQUEST__BODY_UNIQUE_ID] = session_unique_id,
 };
 
 /* What nobody waits for is never answered, not even when it is refused. */

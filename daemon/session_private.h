@@ -2,8 +2,8 @@
 /*
  * What the files of the session share: session.c (greeting, dispatch, replies), session_join.c
  * (groups), session_register.c (regions and weights), session_device.c (devices),
- * session_collective.c (collectives), session_state.c (export, import) and inspect.c (what
- * operators see).
+ * session_collective.c (collectives), session_hosts.c (other hosts), session_state.c (export,
+ * import) and inspect.c (what operators see).
  */
 #ifndef F8_DAEMON_SESSION_PRIVATE_H
 #define F8_DAEMON_SESSION_PRIVATE_H
@@ -34,7 +34,9 @@ struct session {
     struct session *next_waiting; /* borrowed: the group's list */
     char *join_name;              /* owned: the group's, while the join waits */
     uint64_t join_id;
-    uint32_t join_rank, join_world_size;
+    uint32_t join_rank, join_world_size, join_local_ranks;
+    uint8_t join_unique_id[F8_PROTO_UNIQUE_ID_SIZE];
+    bool join_has_id;
     bool rejoining;
 };
 
@@ -52,6 +54,7 @@ struct answer {
         F8__ExportReply export;
         F8__DeviceReply device;
         F8__DoneReply done;
+        F8__UniqueIdReply unique_id;
     } body;
     struct reason reason;
     int fd;        /* borrowed; -1: none */
@@ -89,6 +92,9 @@ void session_forget_fences(struct session *session);
 
 /* session.c: its ranks leave their groups; `died`: not in good order. */
 void session_leave_groups(struct session *session, bool died);
+
+/* session_hosts.c */
+session_handler session_unique_id;
 
 /* session_join.c */
 session_handler session_join;

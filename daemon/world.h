@@ -75,7 +75,10 @@ struct world_part {
 /* `config` outlives it. F8_ENOMEM. */
 int worlds_new(uv_loop_t *loop, const struct config *config, struct worlds **ret_worlds);
 
-/* Ends roots that nobody has joined here, and their ports. Before the loop runs out. */
+/*
+ * Ends roots that nobody has joined here, and their ports; those of worlds that are left later end
+ * then. Before the loop runs out. NULL allowed.
+ */
 void worlds_close(struct worlds *worlds);
 
 /* When the loop has run out; every world was left. NULL allowed. */
@@ -99,7 +102,8 @@ int world_join(struct worlds *worlds, const struct world_part *part, struct worl
 
 void *world_owner(const struct world *world);
 
-/* The hosts, once it has formed; which of them this one is; the root's number. */
+/* The hosts, once it has formed; which of them this one is; the root's number: that of hosts, if
+ * the root's daemon has no rank. */
 const struct world_host *world_hosts(const struct world *world, uint32_t *ret_num_hosts);
 uint32_t world_here(const struct world *world);
 uint32_t world_root(const struct world *world);

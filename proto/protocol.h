@@ -53,8 +53,8 @@
     X(WEIGHT_MOVE, "weight-move")                                                                  \
     X(AMAX_GROUP, "amax-group")                                                                    \
     X(STATE, "state")                                                                              \
-    X(REGION_CUDA, "region.cuda")                                                                  \
-    X(HOSTS, "hosts")
+    X(HOSTS, "hosts")                                                                              \
+    X(REGION_CUDA, "region.cuda")
 
 enum f8_capability {
 #define F8_CAPABILITY_ENUM(name, text) F8_CAPABILITY_##name,

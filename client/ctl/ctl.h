@@ -71,6 +71,9 @@ enum ctl_takes {
     X(ping, NULL, NULL, 0, "whether the daemon answers, and how fast")                             \
     X(version, NULL, NULL, 0, "the versions of f8ctl and of the daemon")
 
+/* f8ctl unique-id, whose name is no word of C. */
+int command_unique_id(struct ctl *ctl);
+
 #define CTL_DECLARE(name, arguments, columns, takes, help) int command_##name(struct ctl *ctl);
 CTL_COMMANDS(CTL_DECLARE)
 #undef CTL_DECLARE

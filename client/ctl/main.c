@@ -61,6 +61,8 @@ static const struct command commands[] = {
     {#name, arguments, columns, takes, help, command_##name},
     CTL_COMMANDS(COMMAND_ROW)
 #undef COMMAND_ROW
+        {"unique-id", NULL, NULL, 0, "the id of a new group over several hosts, in hexadecimal",
+            command_unique_id},
 };
 
 #define NUM_COMMANDS (sizeof(commands) / sizeof(commands[0]))

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/log.h"
+#include "daemon/world.h"
 #include "daemon/session.h"
 #include "daemon/unpack.h"
 #include "protocol.h"
@@ -48,6 +49,11 @@ static const struct config config = {
     .deadline_ms = 600000,
     .slow_ms = 600000,
     .max_states = 2,
+    .socket_ifname = "lo",
+    .world_deadline_ms = 600000,
+    .heartbeat_ms = 60000,
+    .host_timeout_ms = 600000,
+    .max_worlds = 2,
 };
 
 static void check(bool holds, const char *what)
@@ -130,6 +136,8 @@ static void open_stage(struct stage *stage)
         .cuda = device_backend_new(NULL, 2),
         .config = &stage->config,
         .listener = &session_listener};
+    check(worlds_new(&stage->loop, &stage->config, &stage->context.collective.worlds) == 0,
+        "no worlds");
     device_backend_shuffle(stage->context.collective.cuda, 5);
     open_states(stage);
     for (unsigned p = 0; p < FUZZ_CLIENTS; p++)
@@ -163,6 +171,7 @@ static void close_stage(struct stage *stage)
     struct registry_totals totals;
     for (unsigned p = 0; p < FUZZ_CLIENTS; p++)
         close_player(&stage->players[p], p % 2);
+    worlds_close(stage->context.collective.worlds);
     drain(stage);
     (void)uv_run(&stage->loop, UV_RUN_DEFAULT); /* hangs if a timer is left */
     registry_count(stage->context.registry, &totals);
@@ -173,6 +182,7 @@ static void close_stage(struct stage *stage)
     backend_free(stage->context.collective.backend);
     backend_free(stage->context.collective.cuda);
     registry_free(stage->context.registry);
+    worlds_free(stage->context.collective.worlds);
     close_states(stage);
     unpack_done(&stage->unpack);
     check(uv_loop_close(&stage->loop) == 0, "a handle is left");

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "daemon/log.h"
+#include "daemon/world.h"
 #include "protocol.h"
 #include "tests/lib/loop_turn.h"
 
@@ -23,6 +24,7 @@ static struct config config;
 struct session_context session;
 struct conn_context conns;
 static struct backend *backend;
+static struct worlds *worlds;
 int descriptors; /* open when the test began */
 
 int open_descriptors(void)
@@ -51,10 +53,14 @@ void set_up(void)
         .slow_ms = 600000};
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     ck_assert_int_eq(backend_host_new(&loop, 1, &backend), F8_OK);
+    ck_assert_int_eq(worlds_new(&loop, &config, &worlds), F8_OK);
     session = (struct session_context){.registry = registry_new(&config),
         .link = &conn_session_link,
-        .collective = {
-            .loop = &loop, .backend = backend, .config = &config, .listener = &session_listener}};
+        .collective = {.loop = &loop,
+            .backend = backend,
+            .config = &config,
+            .listener = &session_listener,
+            .worlds = worlds}};
     ck_assert_int_eq(conn_context_init(&conns, &loop, &config, &session), F8_OK);
     (void)uv_run(&loop, UV_RUN_NOWAIT);
     descriptors = open_descriptors();
@@ -70,6 +76,7 @@ void tear_down(void)
     (void)uv_run(&loop, UV_RUN_DEFAULT);
     ck_assert_int_eq(uv_loop_close(&loop), 0);
     conn_context_done(&conns);
+    worlds_free(worlds);
     registry_free(session.registry);
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/log.h"
+#include "daemon/world.h"
 #include "protocol.h"
 #include "tests/lib/device_backend.h"
 #include "tests/lib/loop_turn.h"
@@ -60,6 +61,11 @@ static const struct config small = {
     .deadline_ms = 600000,
     .slow_ms = 600000,
     .max_states = 16,
+    .socket_ifname = "lo",
+    .world_deadline_ms = 600000,
+    .heartbeat_ms = 1000,
+    .host_timeout_ms = 10000,
+    .max_worlds = 4,
 };
 
 /* States live as long as their groups here (linger_ms is 0). */
@@ -80,6 +86,7 @@ static void close_all(struct rooms *rooms)
     backend_free(rooms->cuda);
     state_store_close(rooms->context.collective.states);
     rooms_settle(rooms);
+    worlds_free(rooms->context.collective.worlds);
     ck_assert_int_eq(uv_loop_close(&rooms->loop), 0);
     ck_assert_int_eq(rmdir(rooms->directory), 0);
 }
@@ -102,7 +109,8 @@ int rooms_try_open(struct rooms *rooms)
         .config = &rooms->config,
         .listener = &session_listener};
     rooms->context.registry = registry_new(&rooms->config);
-    if (open_states(rooms) == F8_OK && rooms->context.registry)
+    if (open_states(rooms) == F8_OK && rooms->context.registry &&
+        worlds_new(&rooms->loop, &rooms->config, &rooms->context.collective.worlds) == F8_OK)
         return F8_OK;
     close_all(rooms);
     return F8_ENOMEM;
@@ -161,6 +169,7 @@ static int count_mappings(void)
 void rooms_close(struct rooms *rooms)
 {
     struct registry_totals totals;
+    worlds_close(rooms->context.collective.worlds);
     rooms_settle(rooms);
     ck_assert_uint_eq(rooms->context.connections, 0);
     ck_assert_ptr_null(registry_jobs(rooms->context.registry));
