@@ -234,14 +234,15 @@ static void complete_gather(struct collective *collective)
 
 void collective_end_run(struct collective *collective)
 {
-    enum round_kind kind = collective->run.round.kind;
-    if (kind == ROUND_GATHER)
+    /* A copy: the next round may start before this one's end is over. */
+    const struct round_run round = collective->run.round;
+    if (round.kind == ROUND_GATHER)
         complete_gather(collective);
-    else if (kind == ROUND_SYNC || kind == ROUND_INVALIDATE)
+    else if (round.kind == ROUND_SYNC || round.kind == ROUND_INVALIDATE)
         collective_move_state(collective);
     round_finished(collective->rounds, F8_OK);
-    if (kind == ROUND_GATHER && collective->hosts)
-        hosts_release_bucket(collective->hosts, collective->run.round.bucket);
+    if (round.kind == ROUND_GATHER && collective->hosts)
+        hosts_release_bucket(collective->hosts, round.bucket);
     collective_settle(collective);
 }
 
