@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 /* A reply, and what it points to. */
@@ -296,6 +297,31 @@ static void answer_request(
     send_bytes(socket, bytes, size, answer.fd);
 }
 
+/* As a daemon that is told to end while a kernel still reads the client's memory. */
+static void linger(struct gpu *gpu, int socket)
+{
+    const int ms = gpu->shared->lingers_ms;
+    const struct timespec nap = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    (void)shutdown(socket, SHUT_RDWR);
+    nanosleep(&nap, NULL);
+    gpu_detach(gpu);
+    gpu->shared->drops++;
+}
+
+/* Answers a request; false: it was the last one. */
+static bool serve(
+    struct gpu *gpu, int socket, const F8__Request *request, const struct gpu_packet *packet)
+{
+    if (request->body_case == F8__REQUEST__BODY_GOODBYE)
+        return false;
+    if (gpu->shared->hangs_up == (int)request->body_case) {
+        linger(gpu, socket);
+        return false;
+    }
+    answer_request(gpu, socket, request, packet);
+    return true;
+}
+
 int fake_gpu_daemon(void)
 {
     static struct gpu gpu;
@@ -310,9 +336,7 @@ int fake_gpu_daemon(void)
     while (more && receive(socket, &packet)) {
         F8__Request *request = f8__request__unpack(NULL, packet.length, packet.bytes);
         GPU_MUST(request);
-        more = request->body_case != F8__REQUEST__BODY_GOODBYE;
-        if (more)
-            answer_request(&gpu, socket, request, &packet);
+        more = serve(&gpu, socket, request, &packet);
         f8__request__free_unpacked(request, NULL);
         for (uint32_t i = 0; i < packet.num_fds; i++)
             close(packet.fds[i]);
