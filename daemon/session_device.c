@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/log.h"
 #include "protocol.h"
 
 /* Descriptors of one region, over all its packets: 40 GiB of PyTorch's segments. */
@@ -132,10 +131,7 @@ static void attached(struct backend_attach *attach, int status)
 /* Whether the member was sealed, or has asked for it: from then on it is not to change. */
 static bool is_fixed(const struct member *member)
 {
-    struct round_head head;
-    return member->list == member->group->list ||
-           (collective_head(member->group, &head) &&
-               !collective_missing(member->group, head.run.number, member->rank));
+    return member->list == member->group->list || session_asked_for_seal(member);
 }
 
 static bool has_fixed(const struct session *session)
@@ -285,9 +281,7 @@ static int take_chunks(
     for (uint32_t i = 0; i < memory->n_chunks; i++) {
         int fd = fcntl(incoming->fds[i], F_DUPFD_CLOEXEC, 0);
         if (fd < 0)
-            return reason_set(reason, F8_ELIMIT,
-                "the daemon is out of file descriptors and could not take the region's: raise its "
-                "limit on open files (LimitNOFILE)");
+            return session_lost_descriptors(reason);
         chunks->sizes[chunks->count] = memory->chunks[i];
         chunks->fds[chunks->count++] = fd;
     }
@@ -301,9 +295,7 @@ static int check_memory(
     if (!session->device)
         return reason_set(reason, F8_EORDER, "device memory comes after the device (DeviceAdd)");
     if (incoming->num_fds == SESSION_FDS_LOST)
-        return reason_set(reason, F8_ELIMIT,
-            "the daemon is out of file descriptors and could not take the region's: raise its "
-            "limit on open files (LimitNOFILE)");
+        return session_lost_descriptors(reason);
     if (memory->handle.len != 0 && memory->handle.len != F8_PROTO_HANDLE_SIZE)
         return reason_set(reason, F8_EINVAL, "the handle of device memory has %d bytes, not %zu",
             F8_PROTO_HANDLE_SIZE, memory->handle.len);

@@ -76,6 +76,10 @@ void session_drop_regions(struct session *session);
 /* Makes room for one more region and gives its id, which holds none yet. F8_ELIMIT, F8_ENOMEM. */
 int session_reserve_region(struct session *session, uint32_t *ret_id, struct reason *reason);
 void answer_region(struct answer *answer, uint32_t id, uint64_t size);
+/* F8_ELIMIT: a region's descriptors came, but there was no room for them. */
+int session_lost_descriptors(struct reason *reason);
+/* Whether the member has asked for a seal that is still to come. */
+bool session_asked_for_seal(const struct member *member);
 
 /* session_device.c */
 session_handler session_device_add, session_region_cuda;
