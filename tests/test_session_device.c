@@ -5,7 +5,6 @@
  */
 #include <check.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include "protocol.h"
 #include "tests/lib/device_backend.h"
 #include "tests/lib/rooms.h"
+#include "tests/lib/suite.h"
 
 #define REGION 65536
 
@@ -222,9 +222,5 @@ int main(void)
 {
     Suite *suite = suite_create("session_device");
     add_devices(suite);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_cases(suite);
 }

@@ -4,12 +4,12 @@
  * what is left of it is in nobody's way. That work stays in flight until the test turns the loop.
  */
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "protocol.h"
 #include "tests/lib/rooms.h"
+#include "tests/lib/suite.h"
 
 #define REGION 65536
 
@@ -118,18 +118,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("session_drain");
     TCase *tcase = tcase_create("session_drain");
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, group_of_another_size_is_made);
     tcase_add_test(tcase, sizes_of_the_newcomers_must_agree);
     tcase_add_test(tcase, rejoin_finds_nothing_to_come_back_to);
     tcase_add_test(tcase, token_is_the_new_run_s);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("session_drain", tcase);
 }

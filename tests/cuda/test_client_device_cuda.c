@@ -16,6 +16,7 @@
 #include "tests/cuda/gpu_rank.h"
 #include "tests/lib/one_rank.h"
 #include "tests/lib/patience.h"
+#include "tests/lib/suite.h"
 
 START_TEST(test_set_device)
 {
@@ -316,6 +317,7 @@ int main(int argc, char **argv)
 {
     fake_gpu_main(argc, argv);
     TCase *tcase = tcase_create("life of a CUDA device");
+    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, test_set_device);
     tcase_add_test(tcase, test_set_device_late);
     tcase_add_test(tcase, test_device_refused);
