@@ -5,10 +5,12 @@
  */
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "client/client_private.h"
 #include "client/device_private.h"
 #include "client/driver.h"
 #include "f8gather.pb-c.h"
@@ -262,12 +264,14 @@ START_TEST(test_region_when_daemon_ends)
 }
 END_TEST
 
-/* One that does not come to its end is not waited for without end. */
+/* One that does not come to its end is not waited for without end. It keeps the events. */
 START_TEST(test_daemon_does_not_end)
 {
     struct gpu_rank rank;
     struct timespec before, after;
+    CUevent events[F8_PROTO_MAX_READY];
     gpu_rank_register(&rank, &(struct gpu_rank_options){.num_buckets = 1});
+    memcpy(events, client_device(rank.client)->ready, sizeof(events));
     rank.gpu.shared->lingers_ms = 2 * PATIENCE_MS;
     rank.gpu.shared->hangs_up = F8__REQUEST__BODY_DEVICE_DROP;
     clock_gettime(CLOCK_MONOTONIC, &before);
@@ -276,6 +280,8 @@ START_TEST(test_daemon_does_not_end)
     ck_assert_int_ge(after.tv_sec - before.tv_sec, DEVICE_PATIENCE_MS / 1000);
     ck_assert_uint_eq(rank.gpu.shared->drops, 0);
     fake_gpu_kill(&rank.gpu);
+    for (int i = 0; i < F8_PROTO_MAX_READY; i++)
+        CU(cuEventDestroy(events[i]));
     CU(cuMemFree(rank.shards));
     CU(cuStreamDestroy(rank.stream));
 }
