@@ -16,12 +16,6 @@
 /* Tasks of one batch: enough that its ends cost nothing, few enough to be small. */
 #define MAX_TASKS 4096
 
-/* Elements of the weight's chunk: what each rank has room for in the gathered weight. */
-static uint64_t chunk_count(const struct group *group, const struct weight *weight)
-{
-    return f8_proto_chunk_rows(weight->rows, group->world_size) * weight->cols;
-}
-
 static const void *shard_data(const struct shard *shard)
 {
     return shard->region ? shard->region->data + shard->offset : NULL;
@@ -45,7 +39,8 @@ void collective_write_task(const struct collective *collective, const struct mem
 {
     const struct group *group = collective->group;
     const struct weight *w = &group->list->weights[weight];
-    uint64_t before = chunk_count(group, w) * member->rank * f8_proto_wire_size(w->wire);
+    uint64_t before =
+        weight_chunk_count(w, group->world_size) * member->rank * f8_proto_wire_size(w->wire);
     *ret_task = (struct backend_task){
         .op = w->flavour == F8_PROTO_RAW        ? BACKEND_COPY
               : w->flavour == F8_PROTO_RAW_BF16 ? BACKEND_TO_BF16
@@ -66,7 +61,7 @@ static bool padding_task(const struct collective *collective, const struct membe
 {
     const struct group *group = collective->group;
     const struct weight *w = &group->list->weights[weight];
-    uint64_t chunk = chunk_count(group, w);
+    uint64_t chunk = weight_chunk_count(w, group->world_size);
     uint64_t count = weight_shard_count(w, group->world_size, member->rank);
     if (!collective->dirty || count == chunk)
         return false;

@@ -20,6 +20,7 @@
 
 #include "daemon/arena.h"
 #include "proto/status.h"
+#include "tests/lib/suite.h"
 
 #define HUGE_PAGE (2 << 20)
 #define SIZE      (HUGE_PAGE + 3 * 4096) /* a huge page and a tail that is none */
@@ -384,10 +385,5 @@ int main(void)
     tcase_add_loop_test(tcase, without_seals_the_attempts_succeed, 0, NUM_ATTEMPTS);
     suite_add_tcase(suite, tcase);
     suite_add_tcase(suite, shortage_cases());
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_cases(suite);
 }
