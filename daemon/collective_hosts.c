@@ -168,17 +168,32 @@ static int seat_far(struct hosts *hosts, const struct world_host *table)
     return F8_OK;
 }
 
+/* "; it had rank 1 (pid 4711), rank 3 (pid 4712)" */
+static void append_ranks(struct reason *reason, const struct world_host *host)
+{
+    for (uint32_t i = 0; i < host->num_ranks && i < 8; i++)
+        reason_append(reason, "%s rank %u (pid %u)", i == 0 ? "; it had" : ",", host->ranks[i].rank,
+            host->ranks[i].pid);
+    if (host->num_ranks > 8)
+        reason_append(reason, " and %u more", host->num_ranks - 8);
+}
+
 static void finish(struct hosts *hosts, int status, const struct reason *reason)
 {
     struct collective *collective = hosts->collective;
     hosts->over = *reason;
+    if (hosts_formed(hosts) && world_root(hosts->world) < hosts->num_hosts) {
+        uint32_t num_hosts;
+        append_ranks(
+            &hosts->over, &world_hosts(hosts->world, &num_hosts)[world_root(hosts->world)]);
+    }
     if (!collective) {
         end_if_idle(hosts);
         return;
     }
-    collective->broken_by = *reason;
+    collective->broken_by = hosts->over;
     hosts_break(hosts, status);
-    collective->refusal = *reason;
+    collective->refusal = hosts->over;
     engine_abort(hosts, status);
     collective_settle(collective);
 }
@@ -214,25 +229,13 @@ static void received(struct world *world, uint32_t host, const uint8_t *data, si
         end_if_idle(hosts);
 }
 
-/* "1, 3" */
-static void append_ranks(struct reason *reason, const struct world_host *host)
-{
-    for (uint32_t i = 0; i < host->num_ranks && i < 16; i++)
-        reason_append(reason, "%s%u", i == 0 ? "" : ", ", host->ranks[i].rank);
-    if (host->num_ranks > 16)
-        reason_append(reason, " and %u more", host->num_ranks - 16);
-}
-
 static void lost(struct world *world, uint32_t host, bool in_order, const struct reason *why)
 {
     struct hosts *hosts = world_owner(world);
     uint32_t num_hosts;
     const struct world_host *table = world_hosts(world, &num_hosts);
-    struct reason reason = {.text = ""};
+    struct reason reason = *why;
     hosts->all[host].lost = true;
-    reason_append(&reason, "host %s (%s) %s: %.200s; it had rank%s ", table[host].name,
-        table[host].address, in_order ? "left" : "is lost", why->text,
-        table[host].num_ranks == 1 ? "" : "s");
     append_ranks(&reason, &table[host]);
     if (hosts->over.text[0] == '\0')
         hosts->over = reason;

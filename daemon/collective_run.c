@@ -247,6 +247,8 @@ static void place_tasks(
 {
     const struct run *run = &collective->run;
     uint32_t there;
+    if (run->members[run->rank]->far)
+        return;
     const struct member *member = collective_shard_of(collective, run->rank, run->weight, &there);
     for (uint32_t t = 0; t < count && member->device; t++) {
         tasks[t].device = member->device->number;
