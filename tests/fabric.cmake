@@ -8,3 +8,10 @@ foreach(suite fabric fabric_faults fabric_process)
         add_dependencies(test_${suite} f8gather-gloo)
     endif()
 endforeach()
+
+# Speed, for people: no ctest.
+add_executable(bench_fabric bench_fabric.c)
+target_link_libraries(bench_fabric PRIVATE fabric_hosts)
+if(TARGET f8gather-gloo)
+    add_dependencies(bench_fabric f8gather-gloo)
+endif()
