@@ -22,7 +22,7 @@ add_library(f8bench_layout STATIC bench/layout.c bench/histogram.c)
 target_link_libraries(f8bench_layout PUBLIC f8bench_model f8proto m)
 
 # Hosts made of network namespaces, which tests over several hosts use too.
-add_library(f8bench_network STATIC bench/network.c bench/exchange.c)
+add_library(f8bench_network STATIC bench/network.c bench/network_shape.c bench/network_delay.c bench/exchange.c)
 
 # A private daemon and what processes share, which the conformance program uses too.
 add_library(f8bench_daemon STATIC bench/daemon.c bench/shared.c)
