@@ -49,6 +49,9 @@ int fabric_open(uv_loop_t *loop, const struct fabric_shape *shape, uint64_t dead
     struct fabric **ret_fabric, struct reason *reason);
 
 void *fabric_owner(const struct fabric *fabric);
+
+/* Whom it answers from now on. */
+void fabric_hand_over(struct fabric *fabric, const struct fabric_listener *listener, void *owner);
 pid_t fabric_pid(const struct fabric *fabric);
 
 /* Opaque bytes; borrowed: from the fabric. */
@@ -70,7 +73,7 @@ void fabric_connect(
 
 /*
  * Maps an arena, which is not sealed yet, writable, in place of the one before. `fd` is borrowed
- * for the call.
+ * for the call. Of size 0: only lets go of the one before, and fd is -1.
  */
 void fabric_map(struct fabric *fabric, int fd, uint64_t size, uint64_t deadline_ms);
 
