@@ -226,6 +226,8 @@ static void formed(struct world *world)
 static void received(struct world *world, uint32_t host, const uint8_t *data, size_t size)
 {
     struct hosts *hosts = world_owner(world);
+    if (!hosts_formed(hosts))
+        return; /* there was no memory for it, and it is over */
     hosts_hear(hosts, host, data, size);
     if (hosts->collective)
         collective_settle(hosts->collective);
@@ -239,6 +241,8 @@ static void lost(struct world *world, uint32_t host, bool in_order, const struct
     uint32_t num_hosts;
     const struct world_host *table = world_hosts(world, &num_hosts);
     struct reason reason = *why;
+    if (!hosts_formed(hosts))
+        return;
     hosts->all[host].lost = true;
     append_ranks(&reason, &table[host]);
     if (hosts->over.text[0] == '\0')
