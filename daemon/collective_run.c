@@ -16,12 +16,6 @@
 /* Tasks of one batch: enough that its ends cost nothing, few enough to be small. */
 #define MAX_TASKS 4096
 
-/* Elements of the weight's chunk: what each rank has room for in the gathered weight. */
-static uint64_t chunk_count(const struct group *group, const struct weight *weight)
-{
-    return f8_proto_chunk_rows(weight->rows, group->world_size) * weight->cols;
-}
-
 static const void *shard_data(const struct shard *shard)
 {
     return shard->region ? shard->region->data + shard->offset : NULL;
@@ -45,7 +39,8 @@ void collective_write_task(const struct collective *collective, const struct mem
 {
     const struct group *group = collective->group;
     const struct weight *w = &group->list->weights[weight];
-    uint64_t before = chunk_count(group, w) * member->rank * f8_proto_wire_size(w->wire);
+    uint64_t before =
+        weight_chunk_count(w, group->world_size) * member->rank * f8_proto_wire_size(w->wire);
     *ret_task = (struct backend_task){
         .op = w->flavour == F8_PROTO_RAW        ? BACKEND_COPY
               : w->flavour == F8_PROTO_RAW_BF16 ? BACKEND_TO_BF16
@@ -66,7 +61,7 @@ static bool padding_task(const struct collective *collective, const struct membe
 {
     const struct group *group = collective->group;
     const struct weight *w = &group->list->weights[weight];
-    uint64_t chunk = chunk_count(group, w);
+    uint64_t chunk = weight_chunk_count(w, group->world_size);
     uint64_t count = weight_shard_count(w, group->world_size, member->rank);
     if (!collective->dirty || count == chunk)
         return false;
@@ -234,14 +229,15 @@ static void complete_gather(struct collective *collective)
 
 void collective_end_run(struct collective *collective)
 {
-    enum round_kind kind = collective->run.round.kind;
-    if (kind == ROUND_GATHER)
+    /* A copy: the next round may start before this one's end is over. */
+    const struct round_run round = collective->run.round;
+    if (round.kind == ROUND_GATHER)
         complete_gather(collective);
-    else if (kind == ROUND_SYNC || kind == ROUND_INVALIDATE)
+    else if (round.kind == ROUND_SYNC || round.kind == ROUND_INVALIDATE)
         collective_move_state(collective);
     round_finished(collective->rounds, F8_OK);
-    if (kind == ROUND_GATHER && collective->hosts)
-        hosts_release_bucket(collective->hosts, collective->run.round.bucket);
+    if (round.kind == ROUND_GATHER && collective->hosts)
+        hosts_release_bucket(collective->hosts, round.bucket);
     collective_settle(collective);
 }
 
@@ -251,6 +247,8 @@ static void place_tasks(
 {
     const struct run *run = &collective->run;
     uint32_t there;
+    if (run->members[run->rank]->far)
+        return;
     const struct member *member = collective_shard_of(collective, run->rank, run->weight, &there);
     for (uint32_t t = 0; t < count && member->device; t++) {
         tasks[t].device = member->device->number;

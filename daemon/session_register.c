@@ -32,6 +32,13 @@ int session_reserve_region(struct session *session, uint32_t *ret_id, struct rea
     return F8_OK;
 }
 
+int session_lost_descriptors(struct reason *reason)
+{
+    return reason_set(reason, F8_ELIMIT,
+        "the daemon is out of file descriptors and could not take the region's: raise its limit on "
+        "open files (LimitNOFILE)");
+}
+
 void answer_region(struct answer *answer, uint32_t id, uint64_t size)
 {
     F8__RegionReply *reply = &answer->body.region;
@@ -73,10 +80,7 @@ int session_region_add(
     if (incoming->request->region_add->cuda)
         return session_region_cuda(session, incoming, answer);
     if (incoming->num_fds == SESSION_FDS_LOST)
-        return reason_set(&answer->reason, F8_ELIMIT,
-            "the daemon is out of file descriptors and could not take the region's: raise its "
-            "limit "
-            "on open files (LimitNOFILE)");
+        return session_lost_descriptors(&answer->reason);
     if (incoming->num_fds != 1)
         return reason_set(&answer->reason, F8_EREGION,
             "the region came with %u descriptors, it takes exactly one", incoming->num_fds);
@@ -245,6 +249,13 @@ static void undo(struct member *member)
         member->names = NULL;
 }
 
+bool session_asked_for_seal(const struct member *member)
+{
+    struct round_head head;
+    return collective_head(member->group, &head) &&
+           !collective_missing(member->group, head.run.number, member->rank);
+}
+
 static int check_open(const struct member *member, struct reason *reason)
 {
     const struct group *group = member->group;
@@ -252,8 +263,7 @@ static int check_open(const struct member *member, struct reason *reason)
         return reason_set(reason, F8_EORDER,
             "group %s was sealed: no weights can be added to what rank %u registered", group->name,
             member->rank);
-    struct round_head head;
-    if (collective_head(group, &head) && !collective_missing(group, head.run.number, member->rank))
+    if (session_asked_for_seal(member))
         return reason_set(reason, F8_EORDER, "rank %u has asked for the seal of group %s already",
             member->rank, group->name);
     return F8_OK;

@@ -64,6 +64,9 @@ bool weight_is_float8(const struct weight *weight);
 uint64_t weight_shard_rows(const struct weight *weight, uint32_t world_size, uint32_t rank);
 uint64_t weight_shard_count(const struct weight *weight, uint32_t world_size, uint32_t rank);
 
+/* Elements of a chunk: what each rank has room for in the gathered weight. */
+uint64_t weight_chunk_count(const struct weight *weight, uint32_t world_size);
+
 /* Bytes of the whole gathered weight without padding. */
 uint64_t weight_wire_bytes(const struct weight *weight);
 

@@ -11,6 +11,7 @@
 
 #include "client/bench/histogram.h"
 #include "client/bench/layout.h"
+#include "tests/lib/suite.h"
 
 /* dp 0: no mesh. */
 static const struct {
@@ -222,11 +223,5 @@ int main(void)
     tcase_add_loop_test(cases, hosts_exchange_what_they_do_not_have, 0, NUM_ARRANGEMENTS);
     tcase_add_test(cases, one_group_is_exchanged_whole);
     tcase_add_test(cases, percentiles_are_right_to_a_hundredth);
-    Suite *suite = suite_create("layout");
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("layout", cases);
 }

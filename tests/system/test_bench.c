@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "lib/program.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 #include "proto/protocol.h"
 
@@ -424,11 +425,5 @@ int main(void)
     tcase_add_loop_test(cases, test_wrong_flags, 0, (int)(sizeof(wrong) / sizeof(wrong[0])));
     tcase_add_test(cases, test_wrong_file);
     tcase_add_loop_test(cases, test_full_disk, 0, 2);
-    Suite *suite = suite_create("bench");
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("bench", cases);
 }
