@@ -6,7 +6,11 @@
  */
 #include "client/device_private.h"
 
+#include <poll.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "client/error.h"
 
@@ -111,6 +115,13 @@ static int open_device(struct device *device, struct channel *channel)
     return status == F8_OK ? send_device(device, channel, handles) : status;
 }
 
+/* The daemon's pidfd; -1: the kernel knows no such process here, or it is this one. */
+static int open_daemon(const struct channel *channel)
+{
+    pid_t pid = channel_daemon_pid(channel);
+    return pid == getpid() ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
 int device_open(struct channel *channel, int ordinal, struct device **ret_device)
 {
     const struct driver *driver;
@@ -123,6 +134,7 @@ int device_open(struct channel *channel, int ordinal, struct device **ret_device
     device->driver = driver;
     device->ordinal = ordinal;
     device->left = true;
+    device->daemon = open_daemon(channel);
     pthread_mutex_init(&device->lock, NULL);
     status = open_device(device, channel);
     if (status == F8_OK)
@@ -132,6 +144,27 @@ int device_open(struct channel *channel, int ordinal, struct device **ret_device
     return status;
 }
 
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Waits for the daemon's end; false: it still runs after some seconds. */
+static bool await_end(const struct device *device)
+{
+    struct pollfd daemon = {.fd = device->daemon, .events = POLLIN};
+    const int64_t deadline = now_ms() + DEVICE_PATIENCE_MS;
+    int64_t left = DEVICE_PATIENCE_MS;
+    int ended = device->daemon < 0 ? 1 : 0;
+    while (ended <= 0 && left > 0) { /* a signal ends a poll, not the wait */
+        ended = poll(&daemon, 1, (int)left);
+        left = deadline - now_ms();
+    }
+    return ended > 0;
+}
+
 void device_leave(struct device *device, struct channel *channel)
 {
     F8__DeviceDrop drop = F8__DEVICE_DROP__INIT;
@@ -139,10 +172,10 @@ void device_leave(struct device *device, struct channel *channel)
     request.body_case = F8__REQUEST__BODY_DEVICE_DROP;
     request.device_drop = &drop;
     F8__Reply *reply = NULL;
-    /* What the device still does for requests that nobody waited for is the daemon's to await. A
-       daemon that has gone uses nothing any more. */
+    /* What the device still does for requests that nobody waited for is the daemon's to await. One
+       that is told to end hangs up before it has: only its end says that it uses nothing more. */
     int status = channel_ask(channel, &request, DEVICE_PATIENCE_MS, &reply);
-    device->left = status == F8_OK || status == F8_ECONN;
+    device->left = status == F8_OK || (status == F8_ECONN && await_end(device));
     if (status == F8_OK)
         f8__reply__free_unpacked(reply, NULL);
 }
@@ -173,5 +206,7 @@ void device_free(struct device *device, bool forked)
         device->driver->context_release(device->handle);
     if (!forked)
         pthread_mutex_destroy(&device->lock);
+    if (device->daemon >= 0)
+        close(device->daemon);
     free(device);
 }

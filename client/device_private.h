@@ -21,6 +21,7 @@ struct device {
     struct CUctx_st *context;    /* a reference to the primary one; NULL before it is taken */
     atomic_bool stuck;           /* it was waited for in vain: not once more */
     bool left;                   /* the daemon has let go of the events, or never knew them */
+    int daemon;                  /* owned: its pidfd; -1: it cannot be waited for */
 
     pthread_mutex_t lock;      /* all below */
     struct CUstream_st *order; /* owned */

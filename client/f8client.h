@@ -120,7 +120,8 @@ F8_API int f8_capability(struct f8_client *client, const char *name, int *ret_ha
  * Leaving a sealed group breaks it for its other ranks (they may still use what they hold).
  * Whoever connects after it has returned finds the client's ranks free.
  * Must be the last call on the client; other threads' waits must have ended. On a device it waits
- * until the daemon has let go of the client's memory, which may be freed then, 10 s at most.
+ * until the daemon has let go of the client's memory, or, if the connection is lost, until it has
+ * ended; the memory may be freed then. 10 s at most.
  */
 F8_API void f8_close(struct f8_client *client);
 
@@ -163,7 +164,8 @@ F8_API int f8_region_share_pointer(
 /*
  * Gives a region back; its memory goes when no weight of this client uses it and no request reads
  * it. F8_EBUSY names a weight that still lies in it. The pointer is invalid after success, and so
- * is the address that f8_region_alloc gave. Device memory may be freed from then on.
+ * is the address that f8_region_alloc gave. Device memory may be freed from then on; not after a
+ * failure: on F8_ECONN the daemon may read it until its end, which f8_close awaits.
  */
 F8_API int f8_region_free(struct f8_region *region);
 

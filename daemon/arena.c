@@ -55,15 +55,6 @@ static int no_memory(struct reason *reason, uint64_t size, const char *call)
                     : "free memory on the host or gather fewer buckets at once");
 }
 
-static int seal(const struct arena *arena, struct reason *reason)
-{
-    if (fcntl(arena->fd, F_ADD_SEALS, ALL_SEALS) == 0)
-        return F8_OK;
-    return reason_set(reason, F8_EINTERNAL,
-        "cannot seal an arena of %" PRIu64 " bytes: %s; F_SEAL_FUTURE_WRITE needs Linux 5.1",
-        arena->size, strerror(errno));
-}
-
 /* fallocate gives every page or none; a signal makes it give them back and ask again. */
 static int allocate(int fd, uint64_t size)
 {
@@ -105,10 +96,10 @@ static int fill(struct arena *arena, struct reason *reason)
     /* A child of the daemon must not inherit the one mapping that writes. */
     if (madvise(arena->data, arena->size, MADV_DONTFORK) < 0)
         return no_memory(reason, arena->size, "MADV_DONTFORK");
-    return seal(arena, reason);
+    return F8_OK;
 }
 
-int arena_create(uint64_t size, struct arena **ret_arena, struct reason *reason)
+int arena_reserve(uint64_t size, struct arena **ret_arena, struct reason *reason)
 {
     assert(size > 0 && size % PAGE == 0);
     struct arena *arena = malloc(sizeof(*arena));
@@ -123,6 +114,29 @@ int arena_create(uint64_t size, struct arena **ret_arena, struct reason *reason)
     }
     *ret_arena = arena;
     return F8_OK;
+}
+
+int arena_seal(const struct arena *arena, struct reason *reason)
+{
+    if (fcntl(arena->fd, F_ADD_SEALS, ALL_SEALS) == 0)
+        return F8_OK;
+    return reason_set(reason, F8_EINTERNAL,
+        "cannot seal an arena of %" PRIu64 " bytes: %s; F_SEAL_FUTURE_WRITE needs Linux 5.1",
+        arena->size, strerror(errno));
+}
+
+int arena_create(uint64_t size, struct arena **ret_arena, struct reason *reason)
+{
+    struct arena *arena;
+    int r = arena_reserve(size, &arena, reason);
+    if (r < 0)
+        return r;
+    r = arena_seal(arena, reason);
+    if (r < 0)
+        arena_free(arena);
+    else
+        *ret_arena = arena;
+    return r;
 }
 
 void arena_free(struct arena *arena)

@@ -73,6 +73,7 @@ struct backend_work {
 /* A request for an arena. The caller owns the struct until `finished`. */
 struct backend_reserve {
     uint64_t size; /* > 0; on a device backend 0 makes an arena of tables only */
+    bool unsealed; /* on the host backend: the caller seals it, when all have mapped who write it */
     /* Of device backends: on which device each rank is, and the tables' size. */
     const int32_t *devices; /* borrowed: by rank */
     uint32_t ranks, slots;

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/beside.h"
 #include "proto/status.h"
 
 /* From the folder of the program. */
@@ -40,26 +41,6 @@ struct host {
 };
 
 /* ---- finding the module ---- */
-
-/* Of the program itself, wherever it was called from. */
-static int find_module(char *ret_path, size_t size, struct reason *reason)
-{
-    char program[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
-    char *slash = NULL;
-    if (length > 0) {
-        program[length] = '\0';
-        slash = strrchr(program, '/');
-    }
-    if (!slash)
-        return reason_set(reason, F8_ENOENT,
-            "cannot find the program's own folder, so not the CUDA module either: /proc/self/exe "
-            "cannot be read");
-    *slash = '\0';
-    if (snprintf(ret_path, size, "%s/" MODULE_PATH, program) >= (int)size)
-        return reason_set(reason, F8_ENOENT, "the path of the CUDA module is too long");
-    return F8_OK;
-}
 
 int backend_cuda_load(
     const char *path, const struct backend_module **ret_module, struct reason *reason)
@@ -236,7 +217,7 @@ int backend_cuda_open(uv_loop_t *loop, const struct config *config, struct backe
 {
     char path[PATH_MAX + sizeof(MODULE_PATH)];
     const struct backend_module *module;
-    int status = find_module(path, sizeof(path), reason);
+    int status = beside_path(MODULE_PATH, path, sizeof(path), reason);
     if (status == F8_OK)
         status = backend_cuda_load(path, &module, reason);
     if (status < 0)

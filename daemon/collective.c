@@ -3,7 +3,7 @@
  * The collectives of a group: what members ask, generations, and the clock: see collective.h. On
  * the loop.
  */
-#include "daemon/collective_private.h"
+#include "daemon/collective_hosts.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -21,7 +21,9 @@ static void reply(
     void *context, uint32_t rank, uint64_t tag, int status, const struct round_run *run)
 {
     struct collective *collective = context;
-    collective->context->listener->done(collective->group->members[rank], tag, status, run);
+    struct member *member = collective->group->members[rank];
+    if (!member->far)
+        collective->context->listener->done(member, tag, status, run);
 }
 
 static void quiesced(void *context, uint32_t rank, uint64_t tag)
@@ -43,8 +45,7 @@ const struct round_ops collective_round_ops = {
     .quiesced = quiesced,
 };
 
-/* A machine for a generation that is forming: all it can do is seal. */
-static struct rounds *new_forming(struct collective *collective, uint64_t first)
+struct rounds *collective_forming(struct collective *collective, uint64_t first)
 {
     return round_new(
         &(struct round_shape){.ranks = collective->group->world_size, .depth = 1, .first = first},
@@ -59,7 +60,7 @@ int collective_new(struct collective_context *context, struct group *group)
     collective->context = context;
     collective->backend = context->backend;
     collective->group = group;
-    collective->rounds = new_forming(collective, 1);
+    collective->rounds = collective_forming(collective, 1);
     if (!collective->rounds) {
         free(collective);
         return F8_ENOMEM;
@@ -80,6 +81,8 @@ void collective_free(struct group *group)
     struct collective *collective = group->collective;
     assert(round_drained(collective->rounds));
     collective_dequeue(collective);
+    hosts_release(collective->hosts);
+    hosts_release(collective->next_hosts);
     collective_drop_entries(collective);
     collective_drop_table(collective);
     collective_drop_earlies(collective);
@@ -121,6 +124,10 @@ static void on_timer(uv_timer_t *timer)
     struct collective *collective = timer->data;
     struct round_head head;
     uint64_t now = uv_now(collective->context->loop);
+    if (collective->hosts && engine_fails_at(collective->hosts) <= now) {
+        engine_fail(collective->hosts);
+        return;
+    }
     if (round_head(collective->rounds, &head))
         warn_slow(collective, &head, now);
     round_tick(collective->rounds, now);
@@ -131,9 +138,10 @@ static void on_timer(uv_timer_t *timer)
 static uint64_t next_wake(const struct collective *collective)
 {
     struct round_head head;
+    uint64_t fails = collective->hosts ? engine_fails_at(collective->hosts) : ROUND_NEVER;
     uint64_t wake = round_deadline(collective->rounds);
-    if (wake == ROUND_NEVER || !round_head(collective->rounds, &head))
-        return ROUND_NEVER;
+    if (fails != ROUND_NEVER || wake == ROUND_NEVER || !round_head(collective->rounds, &head))
+        return fails;
     uint64_t slow = head.opened + collective->context->config->slow_ms;
     bool warns = !head.running && collective->warned != head.run.number;
     return warns && slow < wake ? slow : wake;
@@ -145,6 +153,8 @@ static uint64_t next_wake(const struct collective *collective)
  */
 void collective_settle(struct collective *collective)
 {
+    if (collective->hosts)
+        hosts_serve(collective->hosts);
     uint64_t now = uv_now(collective->context->loop);
     uint64_t wake = next_wake(collective);
     if (wake == ROUND_NEVER)
@@ -156,6 +166,8 @@ void collective_settle(struct collective *collective)
     collective_poke_sources(collective);
     if (collective_is_quiet(group)) {
         group_bury(group);
+        if (collective->hosts && group->state == GROUP_BROKEN)
+            hosts_quiet(collective->hosts);
         if (group->state == GROUP_BROKEN || group_is_empty(group))
             context->listener->drained(group);
     }
@@ -166,45 +178,6 @@ bool collective_is_open(const struct group *group)
 {
     return group->state == GROUP_FORMING ||
            (group->state == GROUP_BROKEN && collective_is_quiet(group));
-}
-
-static int next_generation(struct collective *collective)
-{
-    struct group *group = collective->group;
-    struct rounds *rounds = new_forming(collective, round_next(collective->rounds));
-    if (!rounds)
-        return F8_ENOMEM;
-    free(collective->rounds);
-    collective->rounds = rounds;
-    collective_drop_entries(collective);
-    group_unlink(group);
-    group->generation++;
-    collective->warned_stale = false;
-    group->state = GROUP_FORMING;
-    return F8_OK;
-}
-
-int collective_enter(struct member *member)
-{
-    struct group *group = member->group;
-    assert(collective_is_open(group));
-    int status = group->state == GROUP_BROKEN ? next_generation(group->collective) : F8_OK;
-    if (status < 0)
-        return status;
-    member->generation = group->generation;
-    for (uint32_t w = 0; w < member->shards_capacity; w++)
-        member->versions[w] = SCALING_VERSION_UNKNOWN;
-    round_enter(group->collective->rounds, member->rank);
-    return F8_OK;
-}
-
-void collective_leave(struct member *member, bool died)
-{
-    struct group *group = member->group;
-    if (member->generation == group->generation)
-        round_leave(group->collective->rounds, member->rank, died);
-    group_remove_member(member);
-    collective_settle(group->collective);
 }
 
 /* Refusals that do not depend on what is asked. */
@@ -251,6 +224,8 @@ static int ask(struct member *member, const struct round_request *request, struc
         bounded.deadline_ms = MAX_DEADLINE_MS;
     int status =
         round_ask(collective->rounds, uv_now(collective->context->loop), member->rank, &bounded);
+    if (status == ROUND_PENDING && collective->hosts)
+        hosts_tell_asked(collective->hosts, member, &bounded);
     if (status == F8_EBUSY)
         return busy(member, request->bucket, reason);
     if (status == F8_ELIMIT)
@@ -296,6 +271,16 @@ int collective_seal(
     }
     free(member->seal.import);
     member->seal = seal->options;
+    struct collective *collective = member->group->collective;
+    if (collective->hosts)
+        status = hosts_prepare_seal(collective->hosts, member, reason);
+    if (status < 0) {
+        collective->broken_by = *reason;
+        collective->broken_at_rest = false;
+        round_break(collective->rounds, status);
+        collective_settle(collective);
+        return status;
+    }
     return ask(member,
         &(struct round_request){.tag = tag, .kind = ROUND_SEAL, .deadline_ms = seal->deadline_ms},
         reason);

@@ -15,6 +15,8 @@
 #include "daemon/state.h"
 
 struct collective;
+struct world;
+struct worlds;
 
 /* Upward calls to the session room. */
 struct collective_listener {
@@ -36,10 +38,14 @@ struct collective_context {
     const struct collective_listener *listener; /* borrowed: static */
     struct state_store *states;                 /* borrowed */
     struct worlds *worlds;                      /* borrowed: groups over several hosts */
+    struct warm *warm;         /* owned list: engines without a group, see collective_hosts.h */
     struct collective *events; /* borrowed: groups that others have done something to */
-    bool serving;
+    bool serving, closing;
     uint64_t gathers, failed; /* totals since the daemon began */
 };
+
+/* Ends what is kept for groups to come, so that the loop can run out. */
+void collective_context_close(struct collective_context *context);
 
 /* What a rank gives to the seal. */
 struct collective_seal {
@@ -52,6 +58,20 @@ int collective_new(struct collective_context *context, struct group *group);
 
 /* Only when drained; the group's pointer is NULL afterwards. */
 void collective_free(struct group *group);
+
+/* How a rank says that its group spans hosts. */
+struct collective_span {
+    const uint8_t *id; /* borrowed for the call: of the world; NULL: it is on one host, or, to enter
+                          again, on the hosts that it was on */
+    uint32_t local_ranks;
+};
+
+/*
+ * Whether the rank may enter with this span, which is then that of the generation: right before
+ * collective_enter, when open. F8_EMISMATCH, F8_EORDER, F8_ELIMIT, F8_EEXIST, F8_ENOMEM.
+ */
+int collective_set_span(struct group *group, uint32_t rank, bool again,
+    const struct collective_span *span, struct reason *reason);
 
 /* Whether a member could enter now: the group is forming, or broken and drained. */
 bool collective_is_open(const struct group *group);
@@ -106,6 +126,14 @@ uint32_t collective_done_event(const struct group *group);
 
 /* Where a member's gathered bucket begins in the arena. */
 uint64_t collective_place_offset(const struct group *group, uint32_t place);
+
+/* The hosts of a group that spans several, once they have met; NULL. What its engine did. */
+const struct world *collective_world(const struct group *group);
+struct collective_engine {
+    uint32_t pid;            /* of its helper; 0: none */
+    uint64_t sent, received; /* bytes */
+};
+void collective_engine(const struct group *group, struct collective_engine *ret_engine);
 
 /* Collectives that have ended well in this generation. */
 uint64_t collective_completed(const struct group *group);

@@ -5,7 +5,7 @@
  * table says which weight of which source an entry of its list is; precompute and sync go over
  * the table, and gathers that must find a scale exchange their amaxes here. On the loop.
  */
-#include "daemon/collective_private.h"
+#include "daemon/collective_hosts.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -22,6 +22,7 @@ void collective_drop_table(struct collective *collective)
     free(table->seats);
     free(table->sharers);
     free(table->posted);
+    free(table->posted_here);
     free(table->amaxes);
     *table = (struct amax_table){0};
 }
@@ -150,6 +151,13 @@ static void post(struct collective *source, struct collective *amax, uint32_t bu
             amax->table.amaxes[entry] = run->weights[w].amax;
     }
     amax->table.posted[bucket]++;
+    amax->table.posted_here[bucket]++;
+    /* All of this host's have: the others wait for them. */
+    uint32_t others = amax->hosts ? amax->hosts->num_hosts - 1 : 0;
+    if (others > 0 && amax->table.posted_here[bucket] + others == amax->table.sharers[bucket]) {
+        const struct bucket_info *info = &amax->group->list->buckets[bucket];
+        hosts_tell_amax(amax->hosts, bucket, &amax->table.amaxes[info->first], info->count);
+    }
 }
 
 /* All sources have posted: the scales follow, for all of them alike. */
@@ -166,15 +174,15 @@ static void commit(struct collective *amax, uint32_t bucket)
         amax->table.amaxes[e] = 0;
     }
     amax->table.posted[bucket] = 0;
+    amax->table.posted_here[bucket] = 0;
 }
 
 /* Those that had posted before go on. */
-static void resume_others(struct collective *source, uint32_t bucket)
+static void resume(const struct collective *amax, uint32_t bucket)
 {
-    struct group *other = source->group->amax_group->sources;
-    for (; other; other = other->next_source) {
-        struct collective *waiting = other->collective;
-        if (waiting == source || !waiting->exchanging || exchanged_bucket(waiting) != bucket)
+    for (struct group *source = amax->group->sources; source; source = source->next_source) {
+        struct collective *waiting = source->collective;
+        if (!waiting->exchanging || exchanged_bucket(waiting) != bucket)
             continue;
         waiting->exchanging = false;
         round_resume(waiting->rounds);
@@ -189,6 +197,20 @@ void collective_withdraw(struct collective *collective)
     collective->exchanging = false;
     struct collective *amax = collective->group->amax_group->collective;
     amax->table.posted[exchanged_bucket(collective)]--;
+    amax->table.posted_here[exchanged_bucket(collective)]--;
+}
+
+void collective_post_far(struct collective *amax, uint32_t bucket, const uint32_t *amaxes)
+{
+    struct amax_table *table = &amax->table;
+    const struct bucket_info *info = &amax->group->list->buckets[bucket];
+    for (uint32_t i = 0; i < info->count; i++)
+        if (amaxes[i] > table->amaxes[info->first + i])
+            table->amaxes[info->first + i] = amaxes[i];
+    if (++table->posted[bucket] < table->sharers[bucket])
+        return;
+    commit(amax, bucket);
+    resume(amax, bucket);
 }
 
 void collective_exchange(struct collective *source)
@@ -213,6 +235,6 @@ void collective_exchange(struct collective *source)
         return;
     }
     commit(amax, bucket);
-    resume_others(source, bucket);
+    resume(amax, bucket);
     collective_go_on(source);
 }

@@ -3,7 +3,7 @@
  * The sentences for what breaks a group: they name the rank, the pid, the bucket or weight, and
  * the collective, and are what every rank of the group gets to read. On the loop.
  */
-#include "daemon/collective_private.h"
+#include "daemon/collective_hosts.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -32,9 +32,11 @@ static void append_rank(struct reason *reason, const struct group *group, uint32
 {
     const struct member *there = group_member_of(group, rank);
     const struct member *member = there ? there : group->members[rank];
+    bool far = member && member->far;
     if (member)
-        reason_append(
-            reason, "rank %u (pid %u%s)", rank, member->pid, there ? "" : ", not re-joined");
+        reason_append(reason, "rank %u (pid %u%s%.64s%s)", rank, member->pid,
+            far ? " on host " : "", far ? hosts_name_of(group->collective->hosts, member) : "",
+            there ? "" : ", not re-joined");
     else
         reason_append(reason, "rank %u (not there)", rank);
 }
@@ -139,6 +141,15 @@ static void explain(
     }
 }
 
+/* What the other hosts do not find out by themselves. Of ranks that died or left they are told. */
+static void tell_hosts(
+    struct hosts *hosts, const struct round_cause *cause, const struct reason *reason)
+{
+    bool known = cause->trouble == ROUND_RANK_DIED || cause->trouble == ROUND_RANK_LEFT;
+    if (!known && !hosts->broken_afar)
+        hosts_tell_broke(hosts, cause->status, reason);
+}
+
 void collective_broken(void *context, const struct round_cause *cause)
 {
     struct collective *collective = context;
@@ -152,6 +163,8 @@ void collective_broken(void *context, const struct round_cause *cause)
     group->state = GROUP_BROKEN;
     explain(collective, cause, &group->cause);
     /* A rank that leaves when nothing is open is how a training run ends. */
+    if (collective->hosts)
+        tell_hosts(collective->hosts, cause, &group->cause);
     log_line(at_rest ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING, "job %s, group %s: %s", group->job->name,
         group->name, group->cause.text);
     collective->context->failed += !at_rest;
@@ -163,6 +176,12 @@ static uint64_t version_of(const struct collective *collective, uint32_t rank, u
     uint32_t there;
     const struct member *member = collective_shard_of(collective, rank, weight, &there);
     return member->versions[there];
+}
+
+/* Of an amax group's ranks on other hosts it is not known here which shards they have. */
+static bool has_version(const struct collective *collective, uint32_t rank)
+{
+    return collective->table.num_sources == 0 || !collective->run.members[rank]->far;
 }
 
 /* Two ranks say that they are at different values of a weight. */
@@ -190,13 +209,17 @@ static int version_mismatch(
 static int agree_on_version(struct collective *collective, uint32_t weight, uint64_t *ret_version)
 {
     uint32_t world_size = collective->group->world_size;
-    uint64_t version = version_of(collective, 0, weight);
-    for (uint32_t r = 0; r < world_size; r++)
-        if (version_of(collective, r, weight) == SCALING_VERSION_UNKNOWN)
+    uint32_t first = 0;
+    while (!has_version(collective, first))
+        first++;
+    uint64_t version = version_of(collective, first, weight);
+    for (uint32_t r = first; r < world_size; r++)
+        if (has_version(collective, r) &&
+            version_of(collective, r, weight) == SCALING_VERSION_UNKNOWN)
             version = SCALING_VERSION_UNKNOWN;
-    for (uint32_t r = 1; r < world_size && version != SCALING_VERSION_UNKNOWN; r++)
-        if (version_of(collective, r, weight) != version)
-            return version_mismatch(collective, weight, r, 0);
+    for (uint32_t r = first + 1; r < world_size && version != SCALING_VERSION_UNKNOWN; r++)
+        if (has_version(collective, r) && version_of(collective, r, weight) != version)
+            return version_mismatch(collective, weight, r, first);
     *ret_version = version;
     return F8_OK;
 }

@@ -9,9 +9,7 @@
 #include "daemon/collective_device.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "daemon/log.h"
 #include "status.h"
 
 static enum landed_kind kind_of(const struct collective *collective, uint32_t weight)
@@ -120,8 +118,8 @@ static void add_exchange(struct collective *collective)
     uint64_t place = collective_place_offset(group, run->round.place);
     for (uint32_t w = run->first; w < run->first + run->count; w++) {
         const struct weight *weight = &group->list->weights[w];
-        uint64_t chunk = f8_proto_chunk_rows(weight->rows, group->world_size) * weight->cols *
-                         f8_proto_wire_size(weight->wire);
+        uint64_t chunk =
+            weight_chunk_count(weight, group->world_size) * f8_proto_wire_size(weight->wire);
         device->spans[device->steps.num_spans++] =
             (struct backend_span){.offset = place + weight->offset, .chunk = chunk};
     }

@@ -12,8 +12,10 @@
 /* Which weights a run goes over, and what it does with them now. */
 enum run_phase {
     RUN_AMAX,     /* amaxes of weights that need a scale */
+    RUN_REDUCE,   /* the amaxes, with other hosts */
     RUN_EXCHANGE, /* with other groups, for weights whose amax is taken over more ranks */
     RUN_CAST,     /* into the place */
+    RUN_SPREAD,   /* between the hosts */
 };
 
 struct device_run;
@@ -80,8 +82,9 @@ struct amax_table {
     struct amax_source *sources; /* owned; the rest too */
     uint32_t num_sources;        /* 0: the group is nobody's amax group */
     uint32_t *seats;             /* by rank and source: the rank in the source, or AMAX_NONE */
-    uint32_t *sharers;           /* by bucket: sources that have it */
-    uint32_t *posted;            /* by bucket: sources whose running gather has posted */
+    uint32_t *sharers;           /* by bucket: sources that have it, and other hosts */
+    uint32_t *posted;            /* by bucket: sources whose running gather has posted; hosts too */
+    uint32_t *posted_here;       /* by bucket: of them, this host's */
     uint32_t *amaxes;            /* by entry: what was posted so far */
 };
 
@@ -111,15 +114,21 @@ struct collective {
     struct weights_layout layout;
     struct reason refusal; /* why start() could not, or why the reservation failed */
     uv_timer_t timer;
-    uint64_t warned;   /* number of the last collective that was logged as slow, plus one */
-    bool warned_stale; /* in this generation */
-    bool dirty;        /* places may hold other bytes than zeros where padding is */
+    struct hosts *hosts;      /* owned: see collective_hosts.h; NULL: on this host only */
+    struct hosts *next_hosts; /* owned: of the next generation, if they are others */
+    const uint8_t *continues; /* borrowed: the values that a seal goes on from; NULL: none */
+    bool was_sealed;          /* in this generation */
+    uint64_t warned;          /* number of the last collective that was logged as slow, plus one */
+    bool warned_stale;        /* in this generation */
+    bool dirty;               /* places may hold other bytes than zeros where padding is */
 };
 
 extern const struct round_ops collective_round_ops;
 
 /* collective.c */
 void collective_settle(struct collective *collective);
+/* A machine for a generation that is forming: all it can do is seal. NULL if memory is short. */
+struct rounds *collective_forming(struct collective *collective, uint64_t first);
 /* Refusals of a request that is for groups of this state; of one on shards, which not all have. */
 int collective_check_member(
     const struct member *member, enum group_state state, struct reason *reason);
@@ -135,6 +144,8 @@ void collective_set_sources(struct collective *collective);
 /* Gives the state of an entry to all sources; the largest amax that their last gathers met. */
 void collective_push(struct collective *collective, uint32_t entry);
 uint32_t collective_local_amax(const struct collective *collective, uint32_t entry);
+/* Another host's amaxes of a bucket, by weight. */
+void collective_post_far(struct collective *collective, uint32_t bucket, const uint32_t *amaxes);
 /* Whether the running gather needs amaxes of other groups; exchanges them, as the last thing. */
 bool collective_must_exchange(const struct collective *collective);
 void collective_exchange(struct collective *collective);
@@ -185,10 +196,19 @@ bool collective_fill_batch(struct collective *collective);
 bool collective_reduces(const struct collective *collective, uint32_t weight);
 /* The scales that follow from what the run has reduced. */
 void collective_set_scales(struct collective *collective);
+/* Goes on with a run, once its amaxes have been reduced over the hosts. */
+void collective_reduced(struct collective *collective, const uint32_t *amaxes);
 /* Puts the cursor to the first pair, for a phase. */
 void collective_begin_phase(struct collective *collective, enum run_phase phase);
 /* The round is done: answers, and what the state learns. */
 void collective_end_run(struct collective *collective);
+
+/* collective_sync.c: what a sync or an invalidate does. */
+void collective_move_state(struct collective *collective);
+/* How many amaxes of the run are to be reduced over the hosts; this host's; the reduced ones. */
+uint32_t collective_count_amaxes(const struct collective *collective);
+void collective_write_amaxes(const struct collective *collective, uint32_t *ret_amaxes);
+void collective_read_amaxes(struct collective *collective, const uint32_t *amaxes);
 
 /* collective_seal.c */
 int collective_start_seal(struct collective *collective);
@@ -223,6 +243,8 @@ uint8_t *collective_base(const struct group *group, const struct member *member)
  * all else is ready, and stores it as the group's; keeps what a sync or invalidate made of it.
  */
 int collective_check_state(struct collective *collective, const struct weight_list *list);
+/* Finds what is stored for the group, and holds it. */
+void collective_find_state(struct collective *collective);
 int collective_take_state(struct collective *collective);
 void collective_keep_state(struct group *group);
 

@@ -3,7 +3,7 @@
  * Where a group's gathered weights will lie: on the host, or on the devices that its ranks work on;
  * and the reservation of all of it in the seal. On the loop; the backend reserves.
  */
-#include "daemon/collective_private.h"
+#include "daemon/collective_hosts.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,17 +11,27 @@
 
 #include "status.h"
 
+static bool works_on_device(const struct member *member)
+{
+    return member->far ? member->far_device : member->device != NULL;
+}
+
 int collective_choose_backend(struct collective *collective)
 {
     const struct group *group = collective->group;
     const struct member *first = group_member_of(group, 0);
+    if (collective->hosts && works_on_device(first))
+        return reason_set(&collective->refusal, F8_EINVAL,
+            "rank 0 (pid %u) of group %s works on a device: a group over several hosts has its "
+            "shards in host memory",
+            first->pid, group->name);
     for (uint32_t r = 1; r < group->world_size; r++) {
         const struct member *other = group_member_of(group, r);
-        if (!other->device != !first->device)
+        if (works_on_device(other) != works_on_device(first))
             return reason_set(&collective->refusal, F8_EMISMATCH,
                 "rank %u (pid %u) of group %s works on %s where rank 0 (pid %u) works on %s", r,
-                other->pid, group->name, other->device ? "a device" : "the host", first->pid,
-                first->device ? "a device" : "the host");
+                other->pid, group->name, works_on_device(other) ? "a device" : "the host",
+                first->pid, works_on_device(first) ? "a device" : "the host");
     }
     struct backend *backend =
         first->device ? collective->context->cuda : collective->context->backend;
@@ -37,6 +47,14 @@ static void free_device_arena(struct arena *arena)
     backend->ops->device->free_arena(backend, arena->device);
 }
 
+static void reserve_ended(struct collective *collective, int status)
+{
+    if (collective->hosts)
+        engine_reserved(collective->hosts, status);
+    else
+        collective_end_seal(collective, status);
+}
+
 static void reserved(struct backend_reserve *reserve, int status)
 {
     struct collective *collective = reserve->owner;
@@ -49,7 +67,7 @@ static void reserved(struct backend_reserve *reserve, int status)
         group->arena = reserve->arena;
         group->arena->free_device = free_device_arena;
     }
-    collective_end_seal(collective, status);
+    reserve_ended(collective, status);
 }
 
 /* Whether each rank is where it was. */
@@ -68,6 +86,9 @@ static bool arena_serves(const struct collective *collective)
     const struct group *group = collective->group;
     if (!group->arena || group->arena->size != collective->layout.size)
         return false;
+    /* One that was sealed before the engine has mapped it is of no use to it. */
+    if (collective->hosts && !engine_has_mapped(collective->hosts, group->arena))
+        return false;
     if (!backend_is_device(collective->backend))
         return true;
     return group->arena_slots == group->list->num_weights && same_devices(group);
@@ -77,6 +98,8 @@ void collective_drop_arena(struct group *group)
 {
     registry_discharge_arena(group->job, group->arena_bytes);
     group->arena_bytes = 0;
+    if (group->collective->hosts)
+        engine_forget_arena(group->collective->hosts);
     arena_free(group->arena);
     group->arena = NULL;
     free(group->arena_counts);
@@ -85,7 +108,7 @@ void collective_drop_arena(struct group *group)
 
 static void arena_kept(struct backend_work *work, int status)
 {
-    collective_end_seal(work->owner, status);
+    reserve_ended(work->owner, status);
 }
 
 /* Notes on which device each rank is; gives the number of devices. */
@@ -147,8 +170,10 @@ int collective_reserve(struct collective *collective)
         return status;
     group->arena_slots = group->list->num_weights;
     struct backend_reserve *reserve = &collective->run.reserve;
-    *reserve = (struct backend_reserve){
-        .size = collective->layout.size, .finished = reserved, .owner = collective};
+    *reserve = (struct backend_reserve){.size = collective->layout.size,
+        .unsealed = collective->hosts != NULL,
+        .finished = reserved,
+        .owner = collective};
     if (on_device) {
         (void)snprintf(collective->arena_name, sizeof(collective->arena_name), "%u/%s/%s",
             (unsigned)group->job->uid, group->job->name, group->name);

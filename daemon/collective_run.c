@@ -4,7 +4,7 @@
  * batches of tasks so that its memory does not grow with the number of weights. On the loop;
  * the backend computes.
  */
-#include "daemon/collective_private.h"
+#include "daemon/collective_hosts.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -15,12 +15,6 @@
 
 /* Tasks of one batch: enough that its ends cost nothing, few enough to be small. */
 #define MAX_TASKS 4096
-
-/* Elements of the weight's chunk: what each rank has room for in the gathered weight. */
-static uint64_t chunk_count(const struct group *group, const struct weight *weight)
-{
-    return f8_proto_chunk_rows(weight->rows, group->world_size) * weight->cols;
-}
 
 static const void *shard_data(const struct shard *shard)
 {
@@ -45,7 +39,8 @@ void collective_write_task(const struct collective *collective, const struct mem
 {
     const struct group *group = collective->group;
     const struct weight *w = &group->list->weights[weight];
-    uint64_t before = chunk_count(group, w) * member->rank * f8_proto_wire_size(w->wire);
+    uint64_t before =
+        weight_chunk_count(w, group->world_size) * member->rank * f8_proto_wire_size(w->wire);
     *ret_task = (struct backend_task){
         .op = w->flavour == F8_PROTO_RAW        ? BACKEND_COPY
               : w->flavour == F8_PROTO_RAW_BF16 ? BACKEND_TO_BF16
@@ -66,7 +61,7 @@ static bool padding_task(const struct collective *collective, const struct membe
 {
     const struct group *group = collective->group;
     const struct weight *w = &group->list->weights[weight];
-    uint64_t chunk = chunk_count(group, w);
+    uint64_t chunk = weight_chunk_count(w, group->world_size);
     uint64_t count = weight_shard_count(w, group->world_size, member->rank);
     if (!collective->dirty || count == chunk)
         return false;
@@ -126,11 +121,24 @@ static void take_amax(struct run_weight *weight, uint32_t amax)
         weight->amax = amax;
 }
 
+/* Another host's rank: its bytes come with the exchange, which leaves the padding after them. */
+static uint32_t make_far_tasks(
+    const struct collective *collective, uint32_t weight, uint32_t rank, struct backend_task *tasks)
+{
+    const struct run *run = &collective->run;
+    if (run->phase == RUN_AMAX)
+        return 0;
+    const struct member *member = run->members[rank];
+    return padding_task(collective, member, weight, run_place(collective, member), tasks);
+}
+
 /* Makes the tasks of one pair at `tasks`, which has room for two; gives their number. */
 static uint32_t make_tasks(
     struct collective *collective, uint32_t weight, uint32_t rank, struct backend_task *tasks)
 {
     struct run *run = &collective->run;
+    if (run->members[rank]->far)
+        return make_far_tasks(collective, weight, rank, tasks);
     uint32_t there;
     const struct member *member = collective_shard_of(collective, rank, weight, &there);
     const struct backend_task *early = NULL;
@@ -219,49 +227,17 @@ static void complete_gather(struct collective *collective)
     collective->context->gathers++;
 }
 
-/* Keeps for operators what the sync made of the weight. */
-static void log_sync(struct group *group, uint32_t weight)
-{
-    const struct scaling *scaling = &group->scalings[weight];
-    struct history_value value = {.amax = scaling->delayed.local};
-    memcpy(&value.scale, &scaling->scale, sizeof(value.scale));
-    if (!group->history)
-        group->history = history_new(group->list->num_weights);
-    if (group->history)
-        history_add(group->history, weight, scaling->delayed.syncs, value);
-}
-
-/* A sync or an invalidate, which read no shard: they move the state of the group's own weights. */
-static void move_state(struct collective *collective)
-{
-    struct group *group = collective->group;
-    for (uint32_t w = 0; w < group->list->num_weights; w++) {
-        const struct weight *weight = &group->list->weights[w];
-        struct scaling *scaling = &group->scalings[w];
-        if (weight->amax_group != 0)
-            continue;
-        if (collective->run.round.kind == ROUND_INVALIDATE) {
-            scaling_invalidate(scaling, weight);
-        } else if (weight->flavour == F8_PROTO_DELAYED) {
-            if (collective->table.num_sources > 0)
-                scaling->delayed.local = collective_local_amax(collective, w);
-            if (scaling_sync(scaling, weight))
-                log_sync(group, w);
-        }
-        collective_push(collective, w);
-    }
-    group->syncs += collective->run.round.kind == ROUND_SYNC;
-    collective_keep_state(group);
-}
-
 void collective_end_run(struct collective *collective)
 {
-    enum round_kind kind = collective->run.round.kind;
-    if (kind == ROUND_GATHER)
+    /* A copy: the next round may start before this one's end is over. */
+    const struct round_run round = collective->run.round;
+    if (round.kind == ROUND_GATHER)
         complete_gather(collective);
-    else if (kind == ROUND_SYNC || kind == ROUND_INVALIDATE)
-        move_state(collective);
+    else if (round.kind == ROUND_SYNC || round.kind == ROUND_INVALIDATE)
+        collective_move_state(collective);
     round_finished(collective->rounds, F8_OK);
+    if (round.kind == ROUND_GATHER && collective->hosts)
+        hosts_release_bucket(collective->hosts, round.bucket);
     collective_settle(collective);
 }
 
@@ -271,6 +247,8 @@ static void place_tasks(
 {
     const struct run *run = &collective->run;
     uint32_t there;
+    if (run->members[run->rank]->far)
+        return;
     const struct member *member = collective_shard_of(collective, run->rank, run->weight, &there);
     for (uint32_t t = 0; t < count && member->device; t++) {
         tasks[t].device = member->device->number;
@@ -317,6 +295,16 @@ static void begin_cast(struct collective *collective)
     (void)collective_fill_batch(collective);
 }
 
+/* All amaxes of the run are there, but for those of other groups. */
+static void after_amaxes(struct collective *collective)
+{
+    collective_set_scales(collective);
+    if (collective->run.round.kind == ROUND_GATHER && collective_must_exchange(collective))
+        collective->run.phase = RUN_EXCHANGE;
+    else
+        begin_cast(collective);
+}
+
 /* The next batch of the phase, or the first of the next phase; no tasks: the phase is over. */
 static void next_batch(struct collective *collective)
 {
@@ -324,11 +312,30 @@ static void next_batch(struct collective *collective)
     (void)collective_fill_batch(collective);
     if (run->work.num_tasks > 0 || run->phase == RUN_CAST)
         return;
-    collective_set_scales(collective);
-    if (run->round.kind == ROUND_GATHER && collective_must_exchange(collective))
-        run->phase = RUN_EXCHANGE;
+    if (collective->hosts && collective_count_amaxes(collective) > 0)
+        run->phase = RUN_REDUCE;
     else
-        begin_cast(collective);
+        after_amaxes(collective);
+}
+
+/* What comes after a batch, or after what another host or group had to give. */
+static void go_on(struct collective *collective)
+{
+    struct run *run = &collective->run;
+    if (run->phase == RUN_REDUCE) {
+        engine_reduce(collective->hosts);
+        collective_settle(collective);
+    } else if (run->phase == RUN_EXCHANGE) {
+        collective_exchange(collective);
+    } else if (run->work.num_tasks > 0) {
+        backend_submit(collective->backend, &run->work);
+    } else if (run->round.kind == ROUND_GATHER && collective->hosts) {
+        run->phase = RUN_SPREAD;
+        engine_exchange(collective->hosts);
+        collective_settle(collective);
+    } else {
+        collective_end_run(collective);
+    }
 }
 
 static void batch_finished(struct backend_work *work, int status)
@@ -342,14 +349,9 @@ static void batch_finished(struct backend_work *work, int status)
     assert(status == F8_OK); /* a run is never cancelled */
     (void)status;
     take_results(run);
-    if (run->phase != RUN_EXCHANGE)
+    if (run->phase == RUN_AMAX || run->phase == RUN_CAST)
         next_batch(collective);
-    if (run->phase == RUN_EXCHANGE)
-        collective_exchange(collective);
-    else if (work->num_tasks > 0)
-        backend_submit(collective->backend, work);
-    else
-        collective_end_run(collective);
+    go_on(collective);
 }
 
 void collective_go_on(struct collective *collective)
@@ -360,6 +362,13 @@ void collective_go_on(struct collective *collective)
     }
     begin_cast(collective);
     backend_submit(collective->backend, &collective->run.work);
+}
+
+void collective_reduced(struct collective *collective, const uint32_t *amaxes)
+{
+    collective_read_amaxes(collective, amaxes);
+    after_amaxes(collective);
+    go_on(collective);
 }
 
 void collective_fail(struct collective *collective, int status)

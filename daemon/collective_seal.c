@@ -3,7 +3,7 @@
  * The seal: compares what the ranks registered, and makes the group ready for its collectives, once
  * the arena is reserved. On the loop.
  */
-#include "daemon/collective_private.h"
+#include "daemon/collective_hosts.h"
 
 #include <inttypes.h>
 #include <malloc.h>
@@ -82,7 +82,7 @@ static int check_slots(const struct weight_list *list, uint32_t slots, struct re
 static int check_shards(const struct member *member, struct reason *reason)
 {
     const struct weight_list *list = member->list;
-    for (uint32_t w = 0; w < list->num_weights; w++) {
+    for (uint32_t w = 0; w < list->num_weights && !member->far; w++) {
         const struct region *region = member->shards[w].region;
         if (!region && weight_shard_count(&list->weights[w], list->world_size, member->rank) > 0)
             return reason_set(reason, F8_EINVAL,
@@ -184,6 +184,8 @@ static int prepare(struct collective *collective)
         status = collective_prepare_earlies(collective);
     if (status == F8_OK)
         status = collective_prepare_device(collective);
+    if (status == F8_OK && collective->hosts)
+        status = hosts_reserve_versions(collective->hosts);
     if (status == F8_OK)
         return F8_OK;
     free(collective->sealed);
@@ -199,6 +201,7 @@ static void hand_over(struct collective *collective)
     struct rounds *forming = collective->rounds;
     collective->rounds = collective->sealed;
     collective->sealed = NULL;
+    collective->was_sealed = true;
     for (uint32_t r = 0; r < group->world_size; r++)
         round_enter(collective->rounds, r);
     for (uint32_t r = 0; r < group->world_size; r++)
@@ -290,6 +293,15 @@ static int link_names(struct collective *collective, struct group *names)
     return F8_OK;
 }
 
+/* Last of what is checked: the memory, after an engine between the hosts if there are several. */
+static int reserve(struct collective *collective)
+{
+    if (!collective->hosts)
+        return collective_reserve(collective);
+    engine_prepare(collective->hosts);
+    return F8_OK;
+}
+
 /* An amax group of others: its list follows from theirs, and it has no arena. */
 static int start_amax_seal(struct collective *collective)
 {
@@ -299,20 +311,34 @@ static int start_amax_seal(struct collective *collective)
             &collective->refusal, F8_ERANKDEAD, "a rank of group %s died or left", group->name);
     struct weight_list *list;
     int status = collective_choose_backend(collective);
+    if (status == F8_OK && collective->hosts)
+        status = hosts_seat_lists(collective->hosts, &collective->refusal);
     for (uint32_t r = 1; r < group->world_size && status == F8_OK; r++)
         status = compare_options(group->members[0], group->members[r], &collective->refusal);
     if (status == F8_OK)
         status = collective_compare_sources(collective, &list);
     if (status < 0)
         return status;
-    status = collective_check_state(collective, list);
+    if (collective->hosts)
+        status = hosts_compare_lists(collective->hosts, list, &collective->refusal);
+    if (status == F8_OK)
+        status = collective_check_state(collective, list);
     if (status == F8_OK)
         status = adopt_list(collective, list);
     weights_unref(list);
     if (status < 0)
         return status;
     collective->layout = (struct weights_layout){0};
-    return collective_reserve(collective);
+    return reserve(collective);
+}
+
+/* The amax group that this host's ranks name: those of others name their own of that name. */
+static struct group *names_here(const struct group *group)
+{
+    uint32_t r = 0;
+    while (group_member_of(group, r)->far)
+        r++;
+    return group_member_of(group, r)->names;
 }
 
 int collective_start_seal(struct collective *collective)
@@ -324,7 +350,11 @@ int collective_start_seal(struct collective *collective)
     group->poison = first->seal.poison;
     if (group->sources)
         return start_amax_seal(collective);
-    int status = compare_members(group, refusal);
+    int status = F8_OK;
+    if (collective->hosts)
+        status = hosts_seat_lists(collective->hosts, refusal);
+    if (status == F8_OK)
+        status = compare_members(group, refusal);
     if (status == F8_OK)
         status = collective_choose_backend(collective);
     if (status == F8_OK)
@@ -332,7 +362,7 @@ int collective_start_seal(struct collective *collective)
     for (uint32_t r = 0; r < group->world_size && status == F8_OK; r++)
         status = check_shards(group_member_of(group, r), refusal);
     if (status == F8_OK)
-        status = link_names(collective, first->names);
+        status = link_names(collective, names_here(group));
     if (status == F8_OK)
         status = collective_check_state(collective, first->list);
     if (status == F8_OK)
@@ -347,5 +377,5 @@ int collective_start_seal(struct collective *collective)
             "weights or give fewer slots",
             group->name, group->slots);
     collective->dirty = group->poison || any_shared(group->list);
-    return collective_reserve(collective);
+    return reserve(collective);
 }

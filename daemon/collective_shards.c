@@ -3,7 +3,7 @@
  * What a member says of its shards between collectives, and asks of them: that their values have
  * changed, that one lies elsewhere, that nothing reads them any more. On the loop.
  */
-#include "daemon/collective_private.h"
+#include "daemon/collective_hosts.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -108,6 +108,9 @@ int collective_changed(struct member *member, uint32_t first, uint32_t count, st
         return status;
     for (uint32_t w = first; w < first + count; w++)
         member->versions[w]++;
+    struct hosts *hosts = member->group->collective->hosts;
+    if (hosts)
+        hosts_tell_changed(hosts, member, first, count);
     return F8_OK;
 }
 

@@ -3,13 +3,28 @@
  * The seal of a group over whose ranks the amaxes of others are taken: compares what its ranks
  * have registered there, and makes its list and table from that. On the loop.
  */
-#include "daemon/collective_private.h"
+#include "daemon/collective_hosts.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "status.h"
+
+/* Whether the rank is one of this host's: those of others are compared there. */
+static bool is_here(const struct member *member)
+{
+    return member && !member->far;
+}
+
+/* The lowest of them. */
+static const struct member *first_here(const struct group *group)
+{
+    uint32_t r = 0;
+    while (!is_here(group->members[r]))
+        r++;
+    return group->members[r];
+}
 
 /* A walk over the weights that name the amax group, as one rank of it registered them. */
 struct walk {
@@ -81,7 +96,7 @@ static int check_source(
             "group %s, whose weights name amax group %s, is not sealed: seal it first",
             source->name, group->name);
     for (uint32_t r = 0; r < source->world_size; r++)
-        if (!group_member_for(group, source->members[r]->session))
+        if (is_here(source->members[r]) && !group_member_for(group, source->members[r]->session))
             return reason_set(reason, F8_EINVAL,
                 "rank %u (pid %u) of group %s is in no rank of its amax group %s", r,
                 source->members[r]->pid, source->name, group->name);
@@ -95,33 +110,32 @@ static bool same_scaling(const struct weight *a, const struct weight *b)
            a->history_algorithm == b->history_algorithm;
 }
 
-/* Compares a rank's weights with those of rank 0; the first difference is named. */
+/* Compares a rank's weights with those of the first; the first difference is named. */
 static int compare_rank(const struct group *group, uint32_t rank, struct reason *reason)
 {
-    const struct member *first = group->members[0], *other = group->members[rank];
+    const struct member *first = first_here(group), *other = group->members[rank];
     struct walk a = walk_begin(group, first), b = walk_begin(group, other);
     for (; a.source && b.source; walk_next(&a), walk_next(&b)) {
         const struct weight *x = walk_weight(&a), *y = walk_weight(&b);
         if (strcmp(x->name, y->name) != 0 || strcmp(walk_bucket(&a), walk_bucket(&b)) != 0)
             return reason_set(reason, F8_EMISMATCH,
-                "amax group %.80s: rank %u (pid %u) has weight %.80s (bucket %.60s) where rank 0 "
-                "(pid "
-                "%u) has %.80s (bucket %.60s)",
-                group->name, rank, other->pid, y->name, walk_bucket(&b), first->pid, x->name,
-                walk_bucket(&a));
+                "amax group %.80s: rank %u (pid %u) has weight %.80s (bucket %.60s) where rank %u "
+                "(pid %u) has %.80s (bucket %.60s)",
+                group->name, rank, other->pid, y->name, walk_bucket(&b), first->rank, first->pid,
+                x->name, walk_bucket(&a));
         if (!same_scaling(x, y))
             return reason_set(reason, F8_EMISMATCH,
                 "amax group %s: rank %u (pid %u) registered weight %s with another type, flavour, "
-                "format or history than rank 0 (pid %u)",
-                group->name, rank, other->pid, y->name, first->pid);
+                "format or history than rank %u (pid %u)",
+                group->name, rank, other->pid, y->name, first->rank, first->pid);
     }
     if (a.source || b.source)
         return reason_set(reason, F8_EMISMATCH,
             "amax group %s: rank %u (pid %u) has weight %s, which names it, and rank %u (pid %u) "
             "has "
             "none such",
-            group->name, a.source ? 0 : rank, a.source ? first->pid : other->pid,
-            walk_weight(a.source ? &a : &b)->name, a.source ? rank : 0,
+            group->name, a.source ? first->rank : rank, a.source ? first->pid : other->pid,
+            walk_weight(a.source ? &a : &b)->name, a.source ? rank : first->rank,
             a.source ? other->pid : first->pid);
     return F8_OK;
 }
@@ -137,14 +151,15 @@ static int end_bucket(
         reason);
 }
 
-/* The list of rank 0's weights that name the group: every rank's, now that they are compared. */
+/* The list of the first rank's weights that name the group: every rank's, now that they are
+ * compared. */
 static int fill_list(const struct group *group, struct weight_list *list, struct reason *reason)
 {
     const char *bucket = NULL;
     const struct group *source = NULL;
     uint32_t first = 0;
     int status = F8_OK;
-    struct walk walk = walk_begin(group, group->members[0]);
+    struct walk walk = walk_begin(group, first_here(group));
     for (; walk.source && status == F8_OK; walk_next(&walk)) {
         struct weight copy = *walk_weight(&walk);
         /* Two sources may each have a bucket of that name: that is refused, for an exchange counts
@@ -171,6 +186,8 @@ int collective_compare_sources(struct collective *collective, struct weight_list
         status = check_source(group, s, reason);
     for (uint32_t r = 0; r < group->world_size && status == F8_OK; r++) {
         const struct member *member = group->members[r];
+        if (!is_here(member))
+            continue;
         if (member->list->num_weights > 0)
             status = reason_set(reason, F8_EINVAL,
                 "group %s is the amax group of others, but rank %u (pid %u) registered weights in "
@@ -237,18 +254,22 @@ static void seat_ranks(const struct group *group, struct amax_table *table)
         for (uint32_t s = 0; s < table->num_sources; s++) {
             const struct member *member = group->members[r];
             const struct member *there =
-                member ? group_member_for(table->sources[s].group, member->session) : NULL;
+                is_here(member) ? group_member_for(table->sources[s].group, member->session) : NULL;
             table->seats[r * table->num_sources + s] = there ? there->rank : AMAX_NONE;
         }
 }
 
-/* How many sources have each bucket: the exchange of its amaxes waits for as many. */
+/* How many sources, and other hosts with their own, have each bucket: the exchange of its amaxes
+ * waits for as many. */
 static void count_sharers(const struct group *group, struct amax_table *table)
 {
-    for (uint32_t b = 0; b < group->list->num_buckets; b++)
+    const struct hosts *hosts = group->collective->hosts;
+    for (uint32_t b = 0; b < group->list->num_buckets; b++) {
+        table->sharers[b] = hosts ? hosts->num_hosts - 1 : 0;
         for (uint32_t s = 0; s < table->num_sources; s++)
             table->sharers[b] +=
                 table->sources[s].weights[group->list->buckets[b].first] != AMAX_NONE;
+    }
 }
 
 int collective_make_table(struct collective *collective)
@@ -265,8 +286,10 @@ int collective_make_table(struct collective *collective)
     table->seats = calloc((size_t)num_sources * group->world_size, sizeof(*table->seats));
     table->sharers = calloc(group->list->num_buckets, sizeof(*table->sharers));
     table->posted = calloc(group->list->num_buckets, sizeof(*table->posted));
+    table->posted_here = calloc(group->list->num_buckets, sizeof(*table->posted_here));
     table->amaxes = calloc(group->list->num_weights, sizeof(*table->amaxes));
-    if (!table->sources || !table->seats || !table->sharers || !table->posted || !table->amaxes)
+    if (!table->sources || !table->seats || !table->sharers || !table->posted ||
+        !table->posted_here || !table->amaxes)
         return F8_ENOMEM;
     for (struct group *s = group->sources; s; s = s->next_source)
         if (new_source(group, s, &table->sources[table->num_sources++]) < 0)

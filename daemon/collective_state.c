@@ -3,7 +3,7 @@
  * Where a group's scaling state comes from at the seal, and that it is stored before any rank is
  * told: at the seal, and after each sync and invalidate. On the loop.
  */
-#include "daemon/collective_private.h"
+#include "daemon/collective_hosts.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -34,31 +34,52 @@ static char *wanted(uint64_t syncs, char *buffer, size_t size)
     return buffer;
 }
 
-static int check_stored(const struct group *group, const struct weight_list *list,
-    const struct member_seal *seal, struct reason *reason)
+/* This host's own, if it has one. */
+static int check_own(
+    const struct group *group, const struct weight_list *list, struct reason *reason)
 {
-    char what[WHAT_TEXT], asked[48];
+    char what[WHAT_TEXT];
     const struct job *job = group->job;
     const struct state *state = group->stored;
-    if (!state) {
+    if (!state)
+        return F8_OK;
+    if (!state_admits(state, job->token, job->token_size))
+        return reason_set(reason, F8_EPERM,
+            "the stored state of job %.120s, group %.120s is of a run with another token",
+            job->name, group->name);
+    (void)snprintf(what, sizeof(what), "the stored state of group %s", group->name);
+    return state_head_compare(state_head(state), list, what, reason);
+}
+
+static int check_stored(struct collective *collective, const struct weight_list *list,
+    const struct member_seal *seal, struct reason *reason)
+{
+    char asked[48];
+    const struct group *group = collective->group;
+    const struct job *job = group->job;
+    int status = check_own(group, list, reason);
+    if (status < 0)
+        return status;
+    const uint8_t *values = group->stored ? state_values(group->stored) : NULL;
+    if (collective->hosts)
+        status = hosts_newest_values(collective->hosts, list, values, &values, reason);
+    if (status < 0)
+        return status;
+    collective->continues = values;
+    if (!values) {
         if (seal->syncs == 0 || state_count(list) == 0)
             return F8_OK; /* as good as fresh */
         return reason_set(reason, F8_ENOENT,
             "nothing is stored for job %.120s, group %.120s, where the seal %s", job->name,
             group->name, wanted(seal->syncs, asked, sizeof(asked)));
     }
-    if (!state_admits(state, job->token, job->token_size))
-        return reason_set(reason, F8_EPERM,
-            "the stored state of job %.120s, group %.120s is of a run with another token",
-            job->name, group->name);
-    uint64_t stored = state_values_syncs(state_values(state));
+    uint64_t stored = state_values_syncs(values);
     if (seal->syncs != F8_PROTO_ANY_SYNCS && seal->syncs != stored)
         return reason_set(reason, F8_EMISMATCH,
             "the stored state of job %.120s, group %.120s has seen %" PRIu64
             " syncs, where the seal %s",
             job->name, group->name, stored, wanted(seal->syncs, asked, sizeof(asked)));
-    (void)snprintf(what, sizeof(what), "the stored state of group %s", group->name);
-    return state_head_compare(state_head(state), list, what, reason);
+    return F8_OK;
 }
 
 static int check_import(const struct group *group, const struct weight_list *list,
@@ -71,34 +92,49 @@ static int check_import(const struct group *group, const struct weight_list *lis
     return status < 0 ? status : state_head_compare(&head, list, what, reason);
 }
 
-int collective_check_state(struct collective *collective, const struct weight_list *list)
+void collective_find_state(struct collective *collective)
 {
     struct group *group = collective->group;
-    const struct member *first = group_member_of(group, 0);
-    if (!group->stored) {
-        group->stored =
-            state_find(collective->context->states, group->job->uid, group->job->name, group->name);
-        if (group->stored)
-            state_hold(group->stored);
-    }
-    if (first->seal.state == F8_PROTO_STATE_CONTINUE)
-        return check_stored(group, list, &first->seal, &collective->refusal);
-    if (first->seal.state == F8_PROTO_STATE_IMPORT)
-        return check_import(group, list, &first->seal, &collective->refusal);
+    if (group->stored)
+        return;
+    group->stored =
+        state_find(collective->context->states, group->job->uid, group->job->name, group->name);
+    if (group->stored)
+        state_hold(group->stored);
+}
+
+/* What the ranks gave to the seal, which is the same for all; of one that kept its import. */
+static const struct member_seal *seal_of(const struct group *group)
+{
+    for (uint32_t r = 1; r < group->world_size; r++)
+        if (group_member_of(group, r)->seal.import)
+            return &group_member_of(group, r)->seal;
+    return &group_member_of(group, 0)->seal;
+}
+
+int collective_check_state(struct collective *collective, const struct weight_list *list)
+{
+    const struct group *group = collective->group;
+    const struct member_seal *seal = seal_of(group);
+    collective_find_state(collective);
+    collective->continues = NULL;
+    if (seal->state == F8_PROTO_STATE_CONTINUE)
+        return check_stored(collective, list, seal, &collective->refusal);
+    if (seal->state == F8_PROTO_STATE_IMPORT)
+        return check_import(group, list, seal, &collective->refusal);
     return F8_OK;
 }
 
 /* Checked when the seal began; nobody changes a state that is held. */
-static void load(struct group *group)
+static void load(struct collective *collective)
 {
-    const struct member_seal *seal = &group_member_of(group, 0)->seal;
-    const uint8_t *values = NULL;
+    struct group *group = collective->group;
+    const struct member_seal *seal = seal_of(group);
+    const uint8_t *values = collective->continues;
     struct state_head head;
     struct reason ignored;
-    if (seal->state == F8_PROTO_STATE_CONTINUE && group->stored)
-        values = state_values(group->stored);
-    else if (seal->state == F8_PROTO_STATE_IMPORT &&
-             state_form_check(seal->import, seal->import_size, "", &head, &ignored) == F8_OK)
+    if (seal->state == F8_PROTO_STATE_IMPORT &&
+        state_form_check(seal->import, seal->import_size, "", &head, &ignored) == F8_OK)
         values = seal->import + head.size;
     if (seal->state != F8_PROTO_STATE_CONTINUE) {
         /* Its syncs are another state's, even if their numbers go on. */
@@ -153,7 +189,7 @@ static int store(struct collective *collective)
 int collective_take_state(struct collective *collective)
 {
     struct group *group = collective->group;
-    load(group);
+    load(collective);
     /* A source may be new, or have been without ranks, and know less than the others. */
     for (uint32_t w = 0; w < group->list->num_weights; w++)
         collective_push(collective, w);

@@ -15,30 +15,19 @@
 
 #include <uv.h>
 
+#include "daemon/fabric_wire.h"
 #include "daemon/reason.h"
 
 struct fabric;
-
-enum fabric_command {
-    FABRIC_OPEN,
-    FABRIC_CONNECT,
-    FABRIC_MAP,
-    FABRIC_REDUCE,
-    FABRIC_EXCHANGE,
-};
-
-/* Bytes [offset, offset + size) of the arena, which host `host` has and the others want. */
-struct fabric_span {
-    uint64_t offset, size; /* size > 0 */
-    uint32_t host;
-};
 
 struct fabric_listener {
     /* The one command that was open has been done. */
     void (*done)(struct fabric *fabric, enum fabric_command command);
     /*
-     * The helper is gone, whatever was open was not done, and nothing else is called. F8_EIO: it
-     * died, or its connection to a peer did; F8_EDEADLINE.
+     * The helper is gone and reaped, whatever was open was not done, and nothing else is called.
+     * F8_EIO: it died, or its connection to a peer did; F8_EDEADLINE; F8_EMISMATCH: the hosts gave
+     * reductions that differ; F8_EINVAL: an interface or address that is not there; F8_ENOMEM,
+     * F8_ELIMIT.
      */
     void (*failed)(struct fabric *fabric, int status, const struct reason *reason);
 };
@@ -60,6 +49,9 @@ int fabric_open(uv_loop_t *loop, const struct fabric_shape *shape, uint64_t dead
     struct fabric **ret_fabric, struct reason *reason);
 
 void *fabric_owner(const struct fabric *fabric);
+
+/* Whom it answers from now on. */
+void fabric_hand_over(struct fabric *fabric, const struct fabric_listener *listener, void *owner);
 pid_t fabric_pid(const struct fabric *fabric);
 
 /* Opaque bytes; borrowed: from the fabric. */
@@ -71,22 +63,32 @@ struct fabric_bytes {
 };
 
 /*
- * The commands. One at a time; each must be given on all hosts, in the same order and with the same
- * arguments but for `fd` and `values`. Deadlines are from now on, in ms.
+ * The commands: one at a time, first CONNECT, then MAP (EXCHANGE needs it), none after `failed`.
+ * Each must be given on all hosts, in the same order and with the same arguments but for `fd` and
+ * `values`; an exchange whose spans differ ends helpers. Deadlines are from now on, in ms.
  */
 /* Connects all with all; `addresses` by host, its own included. */
 void fabric_connect(
     struct fabric *fabric, const struct fabric_bytes *addresses, uint64_t deadline_ms);
+
 /*
  * Maps an arena, which is not sealed yet, writable, in place of the one before. `fd` is borrowed
- * for the call.
+ * for the call. Of size 0: only lets go of the one before, and fd is -1.
  */
 void fabric_map(struct fabric *fabric, int fd, uint64_t size, uint64_t deadline_ms);
-/* The maximum over the hosts, by value; `values` (borrowed until done) get the result. Hosts that
- * give another tag or count fail. */
+
+/*
+ * The maximum over the hosts, by value; `values` (borrowed until done or failed, or closed) get the
+ * result. Hosts that give another tag or count fail with both.
+ */
 void fabric_reduce(
     struct fabric *fabric, uint64_t tag, uint32_t *values, uint32_t count, uint64_t deadline_ms);
-/* Each host sends its spans to all others, straight from its arena into theirs. Copied. */
+
+/*
+ * Each host sends its spans to all others, straight from its arena into theirs. Copied. A span that
+ * touches the one before it, of the same host, costs nothing more. Done: this host's arena is
+ * complete and its own spans have gone out; others may not be there yet, or fail.
+ */
 void fabric_exchange(struct fabric *fabric, const struct fabric_span *spans, uint32_t num_spans,
     uint64_t deadline_ms);
 

@@ -72,7 +72,7 @@ void group_bury(struct group *group)
 bool group_is_empty(const struct group *group)
 {
     for (uint32_t r = 0; r < group->world_size; r++)
-        if (group->members[r])
+        if (group->members[r] && !group->members[r]->far)
             return false;
     return true;
 }

@@ -62,7 +62,7 @@ struct member_seal {
     bool poison;
 };
 
-/* A rank of a group, as long as its client is connected. */
+/* A rank of a group, as long as its client is connected, here or on another host. */
 struct member {
     struct group *group;      /* borrowed: outlives its members */
     void *session;            /* borrowed: whom to answer; NULL once it left */
@@ -74,6 +74,9 @@ struct member {
     uint32_t num_quiesces, quiesces_capacity;
     uint32_t rank;
     uint32_t pid;
+    bool far;                  /* of another host, without session, shards or device */
+    bool far_device;           /* and works on a device there */
+    uint32_t far_host;         /* its number in the world */
     uint64_t generation;       /* that it takes part in */
     struct device *device;     /* a reference; NULL: its shards are on the host */
     struct ready_events ready; /* of a sealed group on devices */
@@ -193,6 +196,7 @@ struct member *group_member_of(const struct group *group, uint32_t rank);
 /* Frees the departed: no work reads their shards any more. */
 void group_bury(struct group *group);
 
+/* Whether nobody of this host is in it. */
 bool group_is_empty(const struct group *group);
 
 /* Number of ranks that take part in the group's present generation. */

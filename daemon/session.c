@@ -62,6 +62,36 @@ void session_leave_groups(struct session *session, bool died)
     session->num_members = 0;
 }
 
+void later_begin(struct later_reply *later, struct session *session, uint64_t id)
+{
+    *later = (struct later_reply){.session = session,
+        .next = session->later,
+        .backend = session->context->collective.cuda,
+        .id = id};
+    session->later = later;
+}
+
+struct session *later_end(struct later_reply *later)
+{
+    struct session *session = later->session;
+    if (!session)
+        return NULL;
+    struct later_reply **link = &session->later;
+    while (*link != later)
+        link = &(*link)->next;
+    *link = later->next;
+    return session;
+}
+
+/* Who waits goes on without an answer. */
+static void forget_later(struct session *session)
+{
+    for (struct later_reply *l = session->later; l; l = l->next) {
+        registry_discharge_region(session->job, l->charged);
+        l->session = NULL;
+    }
+}
+
 void session_free(struct session *session, bool died)
 {
     struct job *job = session->job;
@@ -70,7 +100,7 @@ void session_free(struct session *session, bool died)
     session_leave_groups(session, died && !session->leaving);
     session_drop_regions(session);
     session_drop_device(session);
-    session_forget_fences(session);
+    forget_later(session);
     if (job)
         registry_leave_job(job);
     session->context->connections--;

@@ -33,7 +33,7 @@ int session_seal(struct session *session, const struct incoming *incoming, struc
     if (member->registering)
         return reason_set(&answer->reason, F8_EORDER,
             "rank %u asked for the seal in the middle of a registration", member->rank);
-    if (session_adds_device(session))
+    if (session->adds_device)
         return reason_set(&answer->reason, F8_EORDER,
             "rank %u asked for the seal, but its device is still being added: wait for that before "
             "the seal",

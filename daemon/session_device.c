@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/log.h"
 #include "protocol.h"
 
 /* Descriptors of one region, over all its packets: 40 GiB of PyTorch's segments. */
@@ -20,17 +19,13 @@
 
 /* An attach or a map under way. */
 struct device_request {
-    struct session *session;     /* borrowed; NULL: the client is gone */
-    struct device_request *next; /* borrowed: the session's list */
-    struct backend *backend;     /* borrowed: outlives it */
-    uint64_t id;                 /* of the request */
+    struct later_reply later;
     union {
         struct backend_attach attach;
         struct backend_map map;
     } of;
     void *handles;                /* owned: of an attach */
     struct device_chunks *chunks; /* owned: of a map */
-    uint64_t charged;             /* bytes, of a map */
 };
 
 /* The VMM allocations of a region, as they come in. */
@@ -53,34 +48,8 @@ static void chunks_free(struct device_chunks *chunks)
 
 void session_drop_device(struct session *session)
 {
-    for (struct device_request *r = session->device_requests; r; r = r->next) {
-        registry_discharge_region(session->job, r->charged);
-        r->session = NULL;
-    }
     chunks_free(session->chunks);
     device_unref(session->device);
-}
-
-static void request_begin(struct device_request *request, struct session *session, uint64_t id)
-{
-    request->session = session;
-    request->backend = session->context->collective.cuda;
-    request->id = id;
-    request->next = session->device_requests;
-    session->device_requests = request;
-}
-
-/* The session that is to be answered, or NULL. */
-static struct session *request_end(struct device_request *request)
-{
-    struct session *session = request->session;
-    if (!session)
-        return NULL;
-    struct device_request **link = &session->device_requests;
-    while (*link != request)
-        link = &(*link)->next;
-    *link = request->next;
-    return session;
 }
 
 static void request_free(struct device_request *request)
@@ -102,21 +71,22 @@ static void adopt_device(struct session *session, struct device *device)
 static void attached(struct backend_attach *attach, int status)
 {
     struct device_request *request = attach->owner;
-    struct session *session = request_end(request);
+    struct session *session = later_end(&request->later);
     struct answer answer;
-    answer_begin(&answer, request->id);
+    answer_begin(&answer, request->later.id);
     answer.reason = attach->reason;
     struct device *device = NULL;
     if (status == F8_OK) {
-        device = device_new(request->backend, attach);
+        device = device_new(request->later.backend, attach);
         if (!device) {
-            request->backend->ops->device->detach(request->backend, attach->client);
+            request->later.backend->ops->device->detach(request->later.backend, attach->client);
             status = reason_set(&answer.reason, F8_ENOMEM, "out of memory adding the device");
         }
     }
     if (!session) {
         device_unref(device);
     } else {
+        session->adds_device = false;
         if (device) {
             adopt_device(session, device);
             f8__device_reply__init(&answer.body.device);
@@ -132,10 +102,7 @@ static void attached(struct backend_attach *attach, int status)
 /* Whether the member was sealed, or has asked for it: from then on it is not to change. */
 static bool is_fixed(const struct member *member)
 {
-    struct round_head head;
-    return member->list == member->group->list ||
-           (collective_head(member->group, &head) &&
-               !collective_missing(member->group, head.run.number, member->rank));
+    return member->list == member->group->list || session_asked_for_seal(member);
 }
 
 static bool has_fixed(const struct session *session)
@@ -146,20 +113,12 @@ static bool has_fixed(const struct session *session)
     return false;
 }
 
-bool session_adds_device(const struct session *session)
-{
-    for (const struct device_request *r = session->device_requests; r; r = r->next)
-        if (r->handles)
-            return true;
-    return false;
-}
-
 static int check_add(const struct session *session, const F8__DeviceAdd *add, struct reason *reason)
 {
     if (!session->context->collective.cuda)
         return reason_set(reason, F8_ENOENT, "this daemon has no CUDA backend: %s",
             session->context->no_cuda.text);
-    if (session->device || session_adds_device(session))
+    if (session->device || session->adds_device)
         return reason_set(reason, F8_EBUSY, "this client works on a device already");
     if (has_fixed(session))
         return reason_set(
@@ -193,8 +152,9 @@ int session_device_add(
     }
     for (size_t i = 0; i < add->n_ready; i++)
         memcpy(handles[i], add->ready[i].data, F8_PROTO_HANDLE_SIZE);
-    request_begin(request, session, incoming->request->id);
+    later_begin(&request->later, session, incoming->request->id);
     request->handles = handles;
+    session->adds_device = true;
     struct backend_attach *attach = &request->of.attach;
     *attach = (struct backend_attach){.ready = (const uint8_t(*)[BACKEND_HANDLE_SIZE])handles,
         .num_ready = (uint32_t)add->n_ready,
@@ -202,7 +162,7 @@ int session_device_add(
         .finished = attached,
         .owner = request};
     memcpy(attach->uuid, add->uuid.data, F8_PROTO_UUID_SIZE);
-    request->backend->ops->device->attach(request->backend, attach);
+    request->later.backend->ops->device->attach(request->later.backend, attach);
     return SESSION_PENDING;
 }
 
@@ -215,7 +175,7 @@ static int adopt_region(struct session *session, struct device_request *request,
     struct region *region;
     int status = session_reserve_region(session, ret_id, reason);
     if (status == F8_OK) {
-        status = region_of_device(request->backend, &request->of.map, &region);
+        status = region_of_device(request->later.backend, &request->of.map, &region);
         if (status < 0)
             (void)reason_set(reason, status, "no memory for the record of a region");
     }
@@ -227,18 +187,18 @@ static int adopt_region(struct session *session, struct device_request *request,
 static void mapped(struct backend_map *map, int status)
 {
     struct device_request *request = map->owner;
-    struct session *session = request_end(request);
+    struct session *session = later_end(&request->later);
     struct answer answer;
     uint32_t id = 0;
-    answer_begin(&answer, request->id);
+    answer_begin(&answer, request->later.id);
     answer.reason = map->reason;
     bool opened = status == F8_OK;
     if (opened && session)
         status = adopt_region(session, request, &id, &answer.reason);
     if (opened && (!session || status < 0))
-        request->backend->ops->device->unmap(request->backend, map->mapping);
+        request->later.backend->ops->device->unmap(request->later.backend, map->mapping);
     if (session && status < 0)
-        registry_discharge_region(session->job, request->charged);
+        registry_discharge_region(session->job, request->later.charged);
     if (session) {
         if (status == F8_OK)
             answer_region(&answer, id, map->size);
@@ -285,9 +245,7 @@ static int take_chunks(
     for (uint32_t i = 0; i < memory->n_chunks; i++) {
         int fd = fcntl(incoming->fds[i], F_DUPFD_CLOEXEC, 0);
         if (fd < 0)
-            return reason_set(reason, F8_ELIMIT,
-                "the daemon is out of file descriptors and could not take the region's: raise its "
-                "limit on open files (LimitNOFILE)");
+            return session_lost_descriptors(reason);
         chunks->sizes[chunks->count] = memory->chunks[i];
         chunks->fds[chunks->count++] = fd;
     }
@@ -301,9 +259,7 @@ static int check_memory(
     if (!session->device)
         return reason_set(reason, F8_EORDER, "device memory comes after the device (DeviceAdd)");
     if (incoming->num_fds == SESSION_FDS_LOST)
-        return reason_set(reason, F8_ELIMIT,
-            "the daemon is out of file descriptors and could not take the region's: raise its "
-            "limit on open files (LimitNOFILE)");
+        return session_lost_descriptors(reason);
     if (memory->handle.len != 0 && memory->handle.len != F8_PROTO_HANDLE_SIZE)
         return reason_set(reason, F8_EINVAL, "the handle of device memory has %d bytes, not %zu",
             F8_PROTO_HANDLE_SIZE, memory->handle.len);
@@ -325,8 +281,8 @@ static int start_map(struct session *session, const struct incoming *incoming,
     int status = registry_charge_region(session->job, "the region", memory->size, reason);
     if (status < 0)
         return status;
-    request_begin(request, session, incoming->request->id);
-    request->charged = memory->size;
+    later_begin(&request->later, session, incoming->request->id);
+    request->later.charged = memory->size;
     request->chunks = session->chunks;
     session->chunks = NULL;
     struct backend_map *map = &request->of.map;
@@ -345,7 +301,7 @@ static int start_map(struct session *session, const struct incoming *incoming,
         map->chunks = request->chunks->sizes;
         map->num_chunks = request->chunks->count;
     }
-    request->backend->ops->device->map(request->backend, map);
+    request->later.backend->ops->device->map(request->later.backend, map);
     return SESSION_PENDING;
 }
 

@@ -9,31 +9,17 @@
 
 /* A reply that waits for a fence. */
 struct fenced_reply {
-    struct session *session;   /* borrowed; NULL: the client is gone */
-    struct fenced_reply *next; /* borrowed: the session's list */
-    struct backend *backend;   /* borrowed: outlives it */
+    struct later_reply later;
     struct backend_fence fence;
-    uint64_t id; /* of the request */
 };
-
-void session_forget_fences(struct session *session)
-{
-    for (struct fenced_reply *r = session->fenced; r; r = r->next)
-        r->session = NULL;
-    session->fenced = NULL;
-}
 
 static void passed(struct backend_fence *fence, int status)
 {
     struct fenced_reply *reply = fence->owner;
-    struct session *session = reply->session;
+    struct session *session = later_end(&reply->later);
     if (session) {
-        struct fenced_reply **link = &session->fenced;
-        while (*link != reply)
-            link = &(*link)->next;
-        *link = reply->next;
         struct answer answer;
-        answer_begin(&answer, reply->id);
+        answer_begin(&answer, reply->later.id);
         if (status < 0)
             (void)reason_set(&answer.reason, status,
                 "device memory or events of pid %u are still in use, by work that does not end",
@@ -46,7 +32,8 @@ static void passed(struct backend_fence *fence, int status)
 static void await_fence(void *owner)
 {
     struct fenced_reply *reply = owner;
-    reply->backend->ops->device->fence(reply->backend, &reply->fence);
+    struct backend *backend = reply->later.backend;
+    backend->ops->device->fence(backend, &reply->fence);
 }
 
 static struct fenced_reply *reply_new(
@@ -57,12 +44,9 @@ static struct fenced_reply *reply_new(
         (void)reason_set(reason, F8_ENOMEM, "out of memory giving device memory back");
         return NULL;
     }
-    *reply = (struct fenced_reply){.session = session,
-        .next = session->fenced,
-        .backend = session->context->collective.cuda,
-        .fence = {.pid = session->peer.pid, .finished = passed, .owner = reply},
-        .id = incoming->request->id};
-    session->fenced = reply;
+    reply->fence =
+        (struct backend_fence){.pid = session->peer.pid, .finished = passed, .owner = reply};
+    later_begin(&reply->later, session, incoming->request->id);
     return reply;
 }
 

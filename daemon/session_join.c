@@ -17,7 +17,23 @@ struct entry {
     const char *name; /* borrowed: the group's */
     uint32_t rank, world_size;
     bool rejoin;
+    struct collective_span span;
 };
+
+/* What it says of hosts, as far as it is wrong in itself. */
+static int check_span(const F8__Join *join, struct reason *reason)
+{
+    if (join->unique_id.len == 0)
+        return F8_OK;
+    if (join->unique_id.len != F8_PROTO_UNIQUE_ID_SIZE)
+        return reason_set(reason, F8_EINVAL, "group %s: a unique id has %d bytes, not %zu",
+            join->group, F8_PROTO_UNIQUE_ID_SIZE, join->unique_id.len);
+    if (join->local_ranks < 1 || join->local_ranks > join->world_size)
+        return reason_set(reason, F8_EINVAL,
+            "group %s: %u local ranks are not from 1 to the world size %u", join->group,
+            join->local_ranks, join->world_size);
+    return F8_OK;
+}
 
 static int check_join(const struct session *session, const F8__Join *join, struct reason *reason)
 {
@@ -34,7 +50,7 @@ static int check_join(const struct session *session, const F8__Join *join, struc
     if (join->rank >= join->world_size)
         return reason_set(reason, F8_EINVAL, "group %s: rank %u is not below the world size %u",
             join->group, join->rank, join->world_size);
-    return F8_OK;
+    return check_span(join, reason);
 }
 
 /* Any member, to name who is in the group. */
@@ -101,6 +117,10 @@ static int wait_for_drain(struct session *session, struct group *group, const st
     session->join_rank = entry->rank;
     session->join_world_size = entry->world_size;
     session->rejoining = entry->rejoin;
+    session->join_local_ranks = entry->span.local_ranks;
+    session->join_has_id = entry->span.id != NULL;
+    if (entry->span.id)
+        memcpy(session->join_unique_id, entry->span.id, sizeof(session->join_unique_id));
     session->next_waiting = group->waiting;
     group->waiting = session;
     return SESSION_PENDING;
@@ -156,6 +176,9 @@ static int enter(struct session *session, struct group *group, const struct entr
         return status;
     if (!collective_is_open(group))
         return wait_for_drain(session, group, entry, id, reason);
+    status = collective_set_span(group, entry->rank, entry->rejoin, &entry->span, reason);
+    if (status < 0)
+        return status;
     status = entry->rejoin ? collective_enter(group->members[entry->rank])
                            : seat(session, group, entry->rank);
     if (status < 0)
@@ -207,7 +230,9 @@ int session_join(struct session *session, const struct incoming *incoming, struc
     const struct entry entry = {.name = join->group,
         .rank = join->rank,
         .world_size = join->world_size,
-        .rejoin = join->rejoin};
+        .rejoin = join->rejoin,
+        .span = {.id = join->unique_id.len > 0 ? join->unique_id.data : NULL,
+            .local_ranks = join->local_ranks}};
     int status = check_join(session, join, &answer->reason);
     return status < 0 ? status : find_and_enter(session, &entry, incoming->request->id, answer);
 }
@@ -218,7 +243,9 @@ static void retry_join(struct session *session, char *name)
     const struct entry entry = {.name = name,
         .rank = session->join_rank,
         .world_size = session->join_world_size,
-        .rejoin = session->rejoining};
+        .rejoin = session->rejoining,
+        .span = {.id = session->join_has_id ? session->join_unique_id : NULL,
+            .local_ranks = session->join_local_ranks}};
     struct answer answer;
     answer_begin(&answer, session->join_id);
     int status = find_and_enter(session, &entry, session->join_id, &answer);

@@ -13,6 +13,15 @@
 /* What a handler returns besides a status: the reply comes later. */
 #define SESSION_PENDING ROUND_PENDING
 
+/* Part of what waits for a backend and then answers: a reply that comes later. */
+struct later_reply {
+    struct session *session;  /* borrowed; NULL: the client is gone */
+    struct later_reply *next; /* borrowed: the session's list */
+    struct backend *backend;  /* borrowed: outlives it */
+    uint64_t id;              /* of the request */
+    uint64_t charged;         /* bytes of a region: given back if the client goes before */
+};
+
 struct session {
     struct session_context *context; /* borrowed: outlives it */
     void *conn;                      /* borrowed: outlives it */
@@ -25,16 +34,18 @@ struct session {
     uint32_t num_members;
     struct region **regions; /* owned array of references; id - 1 is the index, NULL: free */
     uint32_t num_regions;
-    struct device *device;                  /* a reference; NULL: it works on the host */
-    struct device_request *device_requests; /* borrowed list: they free themselves */
-    struct fenced_reply *fenced;            /* borrowed list: they free themselves */
-    struct device_chunks *chunks;           /* owned: of a region that comes in several packets */
+    struct device *device;        /* a reference; NULL: it works on the host */
+    bool adds_device;             /* it has asked for its device, which is not there yet */
+    struct device_chunks *chunks; /* owned: of a region that comes in several packets */
+    struct later_reply *later;    /* borrowed list: who waits frees it */
     /* A join that waits until a broken group is drained. */
     struct group *waits_for;      /* borrowed: until it is drained; NULL: no such join */
     struct session *next_waiting; /* borrowed: the group's list */
     char *join_name;              /* owned: the group's, while the join waits */
     uint64_t join_id;
-    uint32_t join_rank, join_world_size;
+    uint32_t join_rank, join_world_size, join_local_ranks;
+    uint8_t join_unique_id[F8_PROTO_UNIQUE_ID_SIZE];
+    bool join_has_id;
     bool rejoining;
 };
 
@@ -77,16 +88,17 @@ void session_drop_regions(struct session *session);
 /* Makes room for one more region and gives its id, which holds none yet. F8_ELIMIT, F8_ENOMEM. */
 int session_reserve_region(struct session *session, uint32_t *ret_id, struct reason *reason);
 void answer_region(struct answer *answer, uint32_t id, uint64_t size);
+/* F8_ELIMIT: a region's descriptors came, but there was no room for them. */
+int session_lost_descriptors(struct reason *reason);
+/* Whether the member has asked for a seal that is still to come. */
+bool session_asked_for_seal(const struct member *member);
 
 /* session_device.c */
 session_handler session_device_add, session_region_cuda;
 void session_drop_device(struct session *session);
-/* Whether the client has asked for its device, and it is not there yet. */
-bool session_adds_device(const struct session *session);
 
 /* session_drop.c: replies that come when the devices are past what was given back. */
 session_handler session_device_drop, session_await_unmap;
-void session_forget_fences(struct session *session);
 
 /* session.c: its ranks leave their groups; `died`: not in good order. */
 void session_leave_groups(struct session *session, bool died);
@@ -126,5 +138,9 @@ int session_check_name(const char *what, const char *name, struct reason *reason
 /* Begins an answer; ends it with its status and sends it. */
 void answer_begin(struct answer *answer, uint64_t id);
 void answer_send(struct session *session, struct answer *answer, int status);
+/* Begins the wait of a reply to request `id`; ends it, and gives the session, NULL if it is gone.
+ */
+void later_begin(struct later_reply *later, struct session *session, uint64_t id);
+struct session *later_end(struct later_reply *later);
 
 #endif

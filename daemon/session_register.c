@@ -32,6 +32,13 @@ int session_reserve_region(struct session *session, uint32_t *ret_id, struct rea
     return F8_OK;
 }
 
+int session_lost_descriptors(struct reason *reason)
+{
+    return reason_set(reason, F8_ELIMIT,
+        "the daemon is out of file descriptors and could not take the region's: raise its limit on "
+        "open files (LimitNOFILE)");
+}
+
 void answer_region(struct answer *answer, uint32_t id, uint64_t size)
 {
     F8__RegionReply *reply = &answer->body.region;
@@ -73,10 +80,7 @@ int session_region_add(
     if (incoming->request->region_add->cuda)
         return session_region_cuda(session, incoming, answer);
     if (incoming->num_fds == SESSION_FDS_LOST)
-        return reason_set(&answer->reason, F8_ELIMIT,
-            "the daemon is out of file descriptors and could not take the region's: raise its "
-            "limit "
-            "on open files (LimitNOFILE)");
+        return session_lost_descriptors(&answer->reason);
     if (incoming->num_fds != 1)
         return reason_set(&answer->reason, F8_EREGION,
             "the region came with %u descriptors, it takes exactly one", incoming->num_fds);
@@ -165,37 +169,6 @@ static int locate_shard(const struct session *session, const struct member *memb
     return F8_OK;
 }
 
-static int convert_weight(
-    const F8__Weight *message, struct weight *ret_weight, struct reason *reason)
-{
-    if (message->n_shape < 1 || message->n_shape > F8_PROTO_MAX_DIMS)
-        return reason_set(reason, F8_EINVAL,
-            "weight %.255s has %zu dimensions, allowed are 1 to %d", message->name,
-            message->n_shape, F8_PROTO_MAX_DIMS);
-    if (message->dtype > UINT8_MAX || message->flavour > UINT8_MAX || message->format > UINT8_MAX)
-        return reason_set(reason, F8_EINVAL,
-            "weight %.255s has dtype %u, flavour %u, format %u: no such values", message->name,
-            message->dtype, message->flavour, message->format);
-    if (message->history_length > F8_PROTO_MAX_HISTORY_LENGTH ||
-        message->history_algorithm > UINT8_MAX)
-        return reason_set(reason, F8_EINVAL,
-            "weight %.255s has an amax history of %u by algorithm %u: at most %d are possible",
-            message->name, message->history_length, message->history_algorithm,
-            F8_PROTO_MAX_HISTORY_LENGTH);
-    *ret_weight = (struct weight){
-        .ndim = (uint32_t)message->n_shape,
-        .dtype = (uint8_t)message->dtype,
-        .flavour = (uint8_t)message->flavour,
-        .format = (uint8_t)message->format,
-        .power_of_two = message->power_of_two,
-        .static_bits = message->static_scale,
-        .history_length = (uint16_t)message->history_length,
-        .history_algorithm = (uint8_t)message->history_algorithm,
-    };
-    memcpy(ret_weight->shape, message->shape, message->n_shape * sizeof(message->shape[0]));
-    return F8_OK;
-}
-
 /*
  * Whose ranks' amaxes give the weight its scale: its own group's, unless it names another one that
  * this client has joined. All of a group's weights that name another name the same.
@@ -229,7 +202,7 @@ static int add_weight(const struct session *session, struct member *member,
     /* First of all, because the texts of other errors repeat the name. */
     int status = weights_check_name("weight", list->num_weights, message->name, reason);
     if (status == F8_OK)
-        status = convert_weight(message, &weight, reason);
+        status = weight_from_message(message, &weight, reason);
     if (status == F8_OK && member_reserve(member, list->num_weights + 1) < 0)
         status = reason_set(reason, F8_ENOMEM, "out of memory registering %s", message->name);
     if (status == F8_OK)
@@ -276,6 +249,13 @@ static void undo(struct member *member)
         member->names = NULL;
 }
 
+bool session_asked_for_seal(const struct member *member)
+{
+    struct round_head head;
+    return collective_head(member->group, &head) &&
+           !collective_missing(member->group, head.run.number, member->rank);
+}
+
 static int check_open(const struct member *member, struct reason *reason)
 {
     const struct group *group = member->group;
@@ -283,8 +263,7 @@ static int check_open(const struct member *member, struct reason *reason)
         return reason_set(reason, F8_EORDER,
             "group %s was sealed: no weights can be added to what rank %u registered", group->name,
             member->rank);
-    struct round_head head;
-    if (collective_head(group, &head) && !collective_missing(group, head.run.number, member->rank))
+    if (session_asked_for_seal(member))
         return reason_set(reason, F8_EORDER, "rank %u has asked for the seal of group %s already",
             member->rank, group->name);
     return F8_OK;

@@ -62,6 +62,14 @@ static int copy_in(const struct session *session, const struct incoming *incomin
     return F8_OK;
 }
 
+static bool has_import(const struct group *group)
+{
+    for (uint32_t r = 0; r < group->world_size; r++)
+        if (group->members[r] && group->members[r]->seal.import)
+            return true;
+    return false;
+}
+
 int session_read_import(struct session *session, const struct incoming *incoming,
     const struct member *member, struct member_seal *options, struct reason *reason)
 {
@@ -73,11 +81,11 @@ int session_read_import(struct session *session, const struct incoming *incoming
     if (status < 0)
         return status;
     options->import_crc = (uint32_t)crc32_z(0, bytes, options->import_size);
-    /* All ranks' must be the same, so one of them is enough. */
-    if (member->rank == 0)
-        options->import = bytes;
-    else
+    /* All ranks' must be the same, so one of them is enough on each host. */
+    if (has_import(member->group))
         free(bytes);
+    else
+        options->import = bytes;
     return F8_OK;
 }
 

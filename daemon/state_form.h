@@ -101,6 +101,10 @@ void state_values_write(uint8_t *values, size_t size, uint32_t counter, uint64_t
 void state_values_read(
     const uint8_t *values, const struct weight_list *list, struct scaling *scalings);
 
+/* Whether both, of lists that compare equal, give the same scales, now and from later syncs. */
+bool state_values_same(
+    const struct weight_list *list, const uint8_t *values, const uint8_t *others);
+
 uint32_t state_values_counter(const uint8_t *values);
 uint64_t state_values_syncs(const uint8_t *values);
 

@@ -114,6 +114,29 @@ static void read_one(const uint8_t *at, const struct weight *weight, struct scal
         scaling->delayed.history[i] = get32(at + OF_HISTORY + i * sizeof(uint32_t));
 }
 
+static bool same_one(const struct weight *weight, const uint8_t *at, const uint8_t *other)
+{
+    return get32(at + OF_SCALE) == get32(other + OF_SCALE) &&
+           ((get32(at + OF_FLAGS) ^ get32(other + OF_FLAGS)) & FLAG_INITIALISED) == 0 &&
+           get64(at + OF_WEIGHT_SYNCS) == get64(other + OF_WEIGHT_SYNCS) &&
+           memcmp(at + OF_HISTORY, other + OF_HISTORY, weight->history_length * sizeof(uint32_t)) ==
+               0;
+}
+
+bool state_values_same(const struct weight_list *list, const uint8_t *values, const uint8_t *others)
+{
+    size_t offset = STATE_VALUES_FIXED;
+    for (uint32_t w = 0; w < list->num_weights; w++) {
+        const struct weight *weight = &list->weights[w];
+        if (!state_has(weight))
+            continue;
+        if (!same_one(weight, values + offset, others + offset))
+            return false;
+        offset += state_value_size(weight->history_length);
+    }
+    return true;
+}
+
 void state_values_read(
     const uint8_t *values, const struct weight_list *list, struct scaling *scalings)
 {

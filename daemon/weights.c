@@ -50,6 +50,11 @@ uint64_t weight_shard_count(const struct weight *weight, uint32_t world_size, ui
     return weight_shard_rows(weight, world_size, rank) * weight->cols;
 }
 
+uint64_t weight_chunk_count(const struct weight *weight, uint32_t world_size)
+{
+    return f8_proto_chunk_rows(weight->rows, world_size) * weight->cols;
+}
+
 uint64_t weight_wire_bytes(const struct weight *weight)
 {
     return weight->rows * weight->cols * f8_proto_wire_size(weight->wire);

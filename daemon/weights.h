@@ -12,6 +12,7 @@
 
 #include "daemon/names.h"
 #include "daemon/reason.h"
+#include "f8gather.pb-c.h"
 #include "protocol.h"
 
 #define WEIGHT_NO_BUCKET UINT32_MAX
@@ -63,11 +64,22 @@ bool weight_is_float8(const struct weight *weight);
 uint64_t weight_shard_rows(const struct weight *weight, uint32_t world_size, uint32_t rank);
 uint64_t weight_shard_count(const struct weight *weight, uint32_t world_size, uint32_t rank);
 
+/* Elements of a chunk: what each rank has room for in the gathered weight. */
+uint64_t weight_chunk_count(const struct weight *weight, uint32_t world_size);
+
 /* Bytes of the whole gathered weight without padding. */
 uint64_t weight_wire_bytes(const struct weight *weight);
 
 /* Whether the weight or bucket ("weight", "bucket") of that index may be called so: F8_EINVAL. */
 int weights_check_name(const char *what, uint32_t index, const char *name, struct reason *reason);
+
+/*
+ * A weight of a message, with all but its name, bucket and amax group; F8_EINVAL. And back: the
+ * message points into the weight.
+ */
+int weight_from_message(
+    const F8__Weight *message, struct weight *ret_weight, struct reason *reason);
+void weight_to_message(const struct weight *weight, F8__Weight *ret_message);
 
 /*
  * Checks a weight and appends it; its name, rows, cols and wire are filled in here. `name` is

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "lib/crew.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 #include "lib/toy_rank.h"
 
@@ -353,10 +354,5 @@ int main(void)
     tcase_set_timeout(tcase, 600);
     tcase_add_test(tcase, bench);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_MINIMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_cases_unforked(suite);
 }

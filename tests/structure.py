@@ -45,11 +45,11 @@ ALLOWED = {
     "daemon/weights": "open",
     "daemon/region": "open mapping backend",
     "daemon/arena": "open mapping",
-    "daemon/backend": "open arena kernels",
+    "daemon/backend": "open arena kernels beside",
     "daemon/cuda": "open backend arena kernels",
     "daemon/world": "open",
     "daemon/fabric": "open beside",
-    "daemon/gloo": "daemon/fabric_wire.h",  # the helper, in C++
+    "daemon/gloo": "status daemon/fabric_wire.h mapping",  # the helper, in C++
     "daemon/beside": "open",
     "daemon/mapping": "open",
     "daemon/config": "open",
@@ -67,13 +67,14 @@ OPEN = ("daemon/config", "daemon/log", "daemon/reason", "proto")
 ROOM_OF_FILE = {
     "daemon/inspect": "daemon/session",
     "daemon/inspect_device": "daemon/session",
+    "daemon/inspect_hosts": "daemon/session",
     "daemon/inspect_private": "daemon/session",
     "daemon/group": "daemon/registry",
     "daemon/names": "daemon/weights",
 }
 
-# What is code, in C or in CUDA's C++.
-CODE = (".c", ".h", ".cu", ".cuh")
+# What is code, in C, in C++ or in CUDA's C++.
+CODE = (".c", ".h", ".cc", ".cu", ".cuh")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 GENERATED = ("f8gather.pb-c.h", "hosts.pb-c.h", "world.pb-c.h")
@@ -161,7 +162,7 @@ def check_functions(root):
         print("skipped: no ctags here (Debian: universal-ctags)")
         sys.exit(77)
     paths = [str(path) for path in sources(root, *CODE)]
-    command = ["ctags", "-x", "--map-CUDA=+.cuh", "--c-kinds=f", "--CUDA-kinds=f",
+    command = ["ctags", "-x", "--map-CUDA=+.cuh", "--c-kinds=f", "--c++-kinds=f", "--CUDA-kinds=f",
                "--_xformat=%F %n %{end} %N", *paths]
     listed = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
     functions = [line.split() for line in listed.splitlines()]

@@ -9,6 +9,7 @@
 
 #include "backend_contract.h"
 #include "proto/status.h"
+#include "tests/lib/suite.h"
 
 #define THREADS     2
 #define NUM_THREADS "2"
@@ -212,10 +213,5 @@ int main(void)
     Suite *suite = suite_create("backend host");
     suite_add_tcase(suite, backend_contract(setup));
     suite_add_tcase(suite, host_cases());
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_cases(suite);
 }

@@ -16,6 +16,7 @@
 
 #include "daemon/backend_cuda.h"
 #include "proto/status.h"
+#include "tests/lib/suite.h"
 
 /* Where the build put them. */
 #define MODULE(name) TEST_MODULES "/" name ".so"
@@ -241,9 +242,5 @@ int main(int argc, char **argv)
     tcase_add_test(tests, lines_of_other_threads_come_into_the_log);
     tcase_add_test(tests, a_call_that_does_not_come_back_ends_the_process);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_cases(suite);
 }

@@ -15,6 +15,7 @@
 
 #include "client/error.h"
 #include "tests/lib/pings.h"
+#include "tests/lib/suite.h"
 
 static int open_status(struct fake_daemon *daemon, fake_script *script)
 {
@@ -428,6 +429,7 @@ END_TEST
 int main(void)
 {
     TCase *tcase = tcase_create("channel");
+    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, descriptors_go_with_a_packet);
     tcase_add_test(tcase, no_daemon_names_every_path);
     tcase_add_test(tcase, environment_finds_daemon);

@@ -10,6 +10,7 @@
 
 #include "client/channel_private.h"
 #include "tests/lib/pings.h"
+#include "tests/lib/suite.h"
 
 #define THREADS     4
 #define BATCHES     250
@@ -246,6 +247,7 @@ END_TEST
 int main(void)
 {
     TCase *tcase = tcase_create("channel_flow");
+    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, replies_find_their_threads);
     tcase_add_test(tcase, table_grows);
     tcase_add_test(tcase, full_socket_does_not_wedge);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "client/bench/check.h"
+#include "tests/lib/suite.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -419,8 +420,6 @@ int main(void)
     Suite *suite = suite_create("check");
     TCase *arithmetic = tcase_create("arithmetic");
     TCase *compare = tcase_create("compare");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     suite_add_tcase(suite, arithmetic);
     tcase_add_test(arithmetic, test_decode_is_ocp);
@@ -436,8 +435,5 @@ int main(void)
     tcase_add_test(compare, test_texts_name_weight_index_and_values);
     tcase_add_test(compare, test_sixteen_bit_sources_use_the_same_search);
     tcase_add_test(compare, test_raw_bf16);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_cases(suite);
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "client/bench/check.h"
+#include "tests/lib/suite.h"
 
 #define LENGTH 16 /* of the histories of the record */
 
@@ -202,11 +203,5 @@ int main(void)
     tcase_add_loop_test(cases, the_window_moves, 0, (int)(sizeof(windows) / sizeof(windows[0])));
     tcase_add_test(cases, a_seed_that_is_no_number_holds_until_the_next_sync);
     tcase_add_test(cases, parts_are_compared_in_place);
-    Suite *suite = suite_create("check_delayed");
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("check_delayed", cases);
 }

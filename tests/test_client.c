@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "tests/lib/one_rank.h"
+#include "tests/lib/suite.h"
 
 extern char **environ;
 
@@ -394,6 +395,7 @@ END_TEST
 int main(void)
 {
     TCase *tcase = tcase_create("client");
+    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, connect_needs_a_job);
     tcase_add_test(tcase, null_handles);
     tcase_add_test(tcase, join_checks_rank);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "tests/lib/one_rank.h"
+#include "tests/lib/suite.h"
 
 START_TEST(test_no_driver)
 {
@@ -80,6 +81,7 @@ int main(void)
         return 77;
     }
     TCase *tcase = tcase_create("client without a driver");
+    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, test_no_driver);
     tcase_add_test(tcase, test_events_on_the_host);
     tcase_add_test(tcase, test_threads_look_for_the_driver);

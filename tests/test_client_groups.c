@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tests/lib/one_rank.h"
+#include "tests/lib/suite.h"
 
 /* The groups beside one_rank's dp (FAKE_GROUP), in the order of joining. */
 #define MESH_ID  (FAKE_GROUP + 1)
@@ -383,6 +384,7 @@ END_TEST
 int main(void)
 {
     TCase *tcase = tcase_create("client_groups");
+    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, groups_are_apart);
     tcase_add_test(tcase, same_name_twice);
     tcase_add_test(tcase, refused_join_is_forgotten);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tests/lib/one_rank.h"
+#include "tests/lib/suite.h"
 
 /* Larger than a packet, so that it must come by a descriptor. */
 #define STATE_SIZE ((size_t)200001)
@@ -274,6 +275,7 @@ END_TEST
 int main(void)
 {
     TCase *tcase = tcase_create("client_state");
+    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, options_are_sent, 0, 4);
     tcase_add_test(tcase, import_comes_with_every_seal);
     tcase_add_loop_test(tcase, bad_options, 0, 7);

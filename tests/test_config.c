@@ -16,6 +16,7 @@
 
 #include "daemon/config.h"
 #include "protocol.h"
+#include "tests/lib/suite.h"
 
 #define MAX_ARGUMENTS 6
 #define NOBODY        65534
@@ -369,14 +370,7 @@ static void add_all(TCase *tcase)
 
 int main(void)
 {
-    Suite *suite = suite_create("config");
     TCase *tcase = tcase_create("config");
     add_all(tcase);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("config", tcase);
 }

@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -17,6 +16,7 @@
 
 #include "protocol.h"
 #include "tests/lib/conn_fixture.h"
+#include "tests/lib/suite.h"
 
 START_TEST(requests_are_answered)
 {
@@ -192,14 +192,7 @@ static void add_all(TCase *tcase)
 
 int main(void)
 {
-    Suite *suite = suite_create("conn");
     TCase *tcase = tcase_create("conn");
     add_all(tcase);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("conn", tcase);
 }

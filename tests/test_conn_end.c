@@ -17,6 +17,7 @@
 
 #include "protocol.h"
 #include "tests/lib/conn_fixture.h"
+#include "tests/lib/suite.h"
 
 START_TEST(client_that_never_reads_can_go)
 {
@@ -247,14 +248,7 @@ static void add_all(TCase *tcase)
 
 int main(void)
 {
-    Suite *suite = suite_create("conn_end");
     TCase *tcase = tcase_create("conn_end");
     add_all(tcase);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("conn_end", tcase);
 }

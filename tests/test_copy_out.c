@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tests/lib/one_rank.h"
+#include "tests/lib/suite.h"
 
 /* Weights of one bucket: rows, bytes of a row. */
 struct piece {
@@ -127,6 +128,7 @@ END_TEST
 int main(void)
 {
     TCase *tcase = tcase_create("copy_out");
+    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, layouts, 0, 5);
     tcase_add_test(tcase, refusals);
     return run_suite("copy_out", tcase);

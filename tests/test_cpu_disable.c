@@ -4,6 +4,7 @@
  * child of its own (whatever CK_FORK says), because a process chooses its kernels only once.
  */
 #include "kernels/variants.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <pthread.h>
@@ -98,9 +99,5 @@ static Suite *cpu_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(cpu_suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_cases(cpu_suite());
 }

@@ -11,6 +11,7 @@
 
 #include "lib/ctl_run.h"
 #include "lib/fake_daemon.h"
+#include "lib/suite.h"
 
 #define NUM_WEIGHTS 5
 #define PAGE        2
@@ -316,10 +317,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("ctl");
     TCase *cases = tcase_create("f8ctl");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, test_table_of_all_pages);
@@ -332,9 +330,5 @@ int main(void)
     tcase_add_test(cases, test_list_without_end);
     tcase_add_test(cases, test_no_daemon_names_every_socket);
     tcase_add_loop_test(cases, test_wrong_usage, 0, sizeof(wrong) / sizeof(wrong[0]));
-    suite_add_tcase(suite, cases);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite("ctl", cases);
 }

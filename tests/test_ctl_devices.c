@@ -11,6 +11,7 @@
 
 #include "lib/ctl_run.h"
 #include "lib/fake_daemon.h"
+#include "lib/suite.h"
 #include "protocol.h"
 
 static struct fake_daemon fake;
@@ -255,7 +256,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("ctl_devices");
     TCase *tcase = tcase_create("ctl_devices");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, status_without_devices);
@@ -263,11 +263,5 @@ int main(void)
     tcase_add_test(tcase, status_as_json);
     tcase_add_test(tcase, groups_in_a_table);
     tcase_add_test(tcase, groups_as_json);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("ctl_devices", tcase);
 }

@@ -11,6 +11,7 @@
 
 #include "lib/ctl_run.h"
 #include "lib/fake_daemon.h"
+#include "lib/suite.h"
 
 #define NAN_BITS 0x7fc00000u
 #define INF_BITS 0x7f800000u
@@ -335,7 +336,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("ctl_history");
     TCase *cases = tcase_create("ctl_history");
     tcase_set_timeout(cases, 120);
     tcase_add_test(cases, amax_draws_windows);
@@ -345,10 +345,5 @@ int main(void)
     tcase_add_test(cases, history_ends_with_the_newest);
     tcase_add_test(cases, json_has_exact_values);
     tcase_add_test(cases, show_has_the_window);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("ctl_history", cases);
 }

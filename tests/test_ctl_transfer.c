@@ -15,6 +15,7 @@
 
 #include "lib/ctl_run.h"
 #include "lib/fake_daemon.h"
+#include "lib/suite.h"
 
 #define SIZE 200000 /* more than a buffer */
 #define TEXT 4096
@@ -265,7 +266,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("ctl_transfer");
     TCase *cases = tcase_create("ctl_transfer");
     tcase_set_timeout(cases, 120);
     tcase_add_checked_fixture(cases, set_up, tear_down);
@@ -275,10 +275,5 @@ int main(void)
     tcase_add_test(cases, failed_export_leaves_nothing);
     tcase_add_test(cases, import_sends_the_file);
     tcase_add_test(cases, import_is_refused);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("ctl_transfer", cases);
 }

@@ -6,7 +6,6 @@
 #include "tests/kernel_support.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #ifndef F8_HAVE_CUDA_FP8
 
@@ -22,6 +21,8 @@ int main(void)
 #include <check.h>
 #include <cuda_fp8.h>
 #include <string.h>
+
+#include "tests/lib/suite.h"
 
 static uint8_t elements[PATTERNS * 4];
 static uint8_t got[PATTERNS];
@@ -132,11 +133,7 @@ static Suite *cuda_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(cuda_suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_cases(cuda_suite());
 }
 
 #endif

@@ -7,6 +7,7 @@
 #include "proto/status.h"
 #include "tests/lib/cuda_cases.h"
 #include "tests/lib/cuda_device.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <math.h>
@@ -418,11 +419,8 @@ int main(void)
 {
     if (!device_open())
         return 77;
-    SRunner *runner = srunner_create(cuda_kernels_suite());
-    srunner_set_fork_status(runner, CK_NOFORK); /* an open device does not survive a fork */
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
+    int status =
+        run_cases_unforked(cuda_kernels_suite()); /* an open device does not survive a fork */
     device_close();
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return status;
 }

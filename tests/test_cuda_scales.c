@@ -9,6 +9,7 @@
 #include "proto/status.h"
 #include "tests/kernel_support.h"
 #include "tests/lib/cuda_device.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -234,11 +235,8 @@ int main(void)
 {
     if (!device_open())
         return 77;
-    SRunner *runner = srunner_create(cuda_scales_suite());
-    srunner_set_fork_status(runner, CK_NOFORK); /* an open device does not survive a fork */
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
+    int status =
+        run_cases_unforked(cuda_scales_suite()); /* an open device does not survive a fork */
     device_close();
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return status;
 }

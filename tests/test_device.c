@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "status.h"
+#include "tests/lib/suite.h"
 
 #define BUCKETS  3
 #define PLACES   5
@@ -127,7 +128,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("device");
     TCase *tcase = tcase_create("device");
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, events_of_buckets_are_taken_once);
@@ -136,11 +136,5 @@ int main(void)
     tcase_add_test(tcase, precomputes_are_a_queue);
     tcase_add_test(tcase, a_reset_forgets);
     tcase_add_test(tcase, the_last_reference_detaches);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("device", tcase);
 }

@@ -4,13 +4,13 @@
  * and come back with results still to land. Nothing may be left, and nothing counted twice.
  */
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "protocol.h"
 #include "tests/lib/device_group.h"
+#include "tests/lib/suite.h"
 
 static struct device_group group;
 
@@ -457,9 +457,5 @@ static Suite *make_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(make_suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_cases(make_suite());
 }

@@ -5,7 +5,6 @@
  * each gather; rank r is on device r modulo their number.
  */
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include "protocol.h"
 #include "tests/lib/device_backend.h"
 #include "tests/lib/mesh.h"
+#include "tests/lib/suite.h"
 
 static struct mesh mesh;
 static uint64_t ids[MESH_RANKS], others[MESH_RANKS];
@@ -250,7 +250,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("device_linked");
     TCase *tcase = tcase_create("device_linked");
     tcase_add_checked_fixture(tcase, NULL, close_mesh);
     tcase_set_timeout(tcase, 60);
@@ -261,11 +260,5 @@ int main(void)
     tcase_add_loop_test(tcase, a_landing_that_fails_breaks_all, 0, 2);
     tcase_add_test(tcase, a_rank_dies_with_landings_open_in_both);
     tcase_add_loop_test(tcase, all_leave_with_landings_open_in_both, 0, 8);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("device_linked", tcase);
 }

@@ -5,13 +5,13 @@
  */
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "protocol.h"
 #include "tests/lib/device_group.h"
+#include "tests/lib/suite.h"
 
 static struct device_group group;
 
@@ -103,16 +103,9 @@ static void close_many(void)
 
 int main(void)
 {
-    Suite *suite = suite_create("device_many");
     TCase *tcase = tcase_create("device_many");
     tcase_add_checked_fixture(tcase, NULL, close_many);
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, rounds_of_many_works, 0, 2);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("device_many", tcase);
 }

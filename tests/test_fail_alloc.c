@@ -6,7 +6,6 @@
  * gone nothing is left. Sanitizers see leaks. On the host, and on devices.
  */
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include "protocol.h"
 #include "tests/lib/fail_alloc.h"
 #include "tests/lib/rooms.h"
+#include "tests/lib/suite.h"
 
 #define RANKS 2
 /* More than the first rooms of names and weights, so that all of them grow. */
@@ -259,17 +259,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("fail_alloc");
     TCase *tcase = tcase_create("fail_alloc");
     tcase_set_timeout(tcase, 0);
     tcase_add_loop_test(tcase, every_allocation_fails_once, 0, 4);
     tcase_add_test(tcase, connections_fail_to_be_set_up);
     tcase_add_test(tcase, queues_keep_what_they_have);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("fail_alloc", tcase);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tests/lib/one_rank.h"
+#include "tests/lib/suite.h"
 
 /* ---- a use of a bucket ---- */
 
@@ -302,6 +303,7 @@ END_TEST
 int main(void)
 {
     TCase *tcase = tcase_create("gather");
+    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, views_say_where_weights_are);
     tcase_add_test(tcase, views_end);
     tcase_add_test(tcase, arena_is_read_only);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "daemon/history.h"
+#include "tests/lib/suite.h"
 
 #define WEIGHTS 3
 
@@ -83,16 +84,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("history");
     TCase *tcase = tcase_create("history");
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, nothing_is_known_before_the_first_sync);
     tcase_add_test(tcase, last_syncs_are_kept);
     tcase_add_test(tcase, other_state_begins_anew);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("history", tcase);
 }

@@ -5,12 +5,12 @@
  */
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "protocol.h"
 #include "tests/lib/rooms.h"
+#include "tests/lib/suite.h"
 
 #define MANY     2000
 #define A_PACKET 50
@@ -46,12 +46,6 @@ static const F8__InspectReply *look(
     return reply->inspect;
 }
 
-static void ok(struct client *client, uint64_t id)
-{
-    const F8__Reply *reply = client_await(client, id);
-    ck_assert_msg(reply->status == F8_OK, "status %d (%s)", reply->status, reply->text);
-}
-
 /* One rank in a group of its own, with one bucket of `count` weights, in packets. */
 static void seal_alone(struct client *client, const char *job, uint32_t count)
 {
@@ -65,16 +59,16 @@ static void seal_alone(struct client *client, const char *job, uint32_t count)
             (void)snprintf(names[w], sizeof(names[w]), "%s.%u.weight", job, first + w);
             weights[w] = make_weight(names[w], F8_PROTO_DYNAMIC, shape, 2, 1, 0);
         }
-        ok(client, ask_register(client, weights, n, NULL, 0, true));
+        client_ok(client, ask_register(client, weights, n, NULL, 0, true));
     }
-    ok(client, ask_register(client, NULL, 0, &bucket, 1, false));
-    ok(client, ask_seal(client, 0));
+    client_ok(client, ask_register(client, NULL, 0, &bucket, 1, false));
+    client_ok(client, ask_seal(client, 0));
 }
 
 START_TEST(status_counts_all)
 {
     seal_alone(&a, "train", 3);
-    ok(&a, ask_gather(&a, 0));
+    client_ok(&a, ask_gather(&a, 0));
     const F8__StatusInfo *info = look(F8__VIEW__STATUS, "", "", 0)->status;
     ck_assert_str_eq(info->version, F8_VERSION);
     ck_assert_str_eq(info->socket, rooms.config.socket);
@@ -110,7 +104,7 @@ START_TEST(jobs_are_shown_with_their_uid)
     struct client stranger;
     seal_alone(&a, "train", 1);
     ck_assert_int_eq(client_try_open(&stranger, &rooms, 4242, 12), F8_OK);
-    ok(&stranger, ask_hello(&stranger, "train"));
+    client_ok(&stranger, ask_hello(&stranger, "train"));
     const F8__InspectReply *reply = look(F8__VIEW__JOBS, "", "", 0);
     ck_assert_uint_eq(reply->n_jobs, 2);
     const F8__JobInfo *newer = reply->jobs[0], *older = reply->jobs[1];
@@ -137,7 +131,7 @@ START_TEST(groups_show_their_state)
     ck_assert_uint_eq(info->pids[1], 0);
     ck_assert_uint_eq(info->uid, ROOMS_UID);
     seal_alone(&b, "eval", 2);
-    ok(&b, ask_gather(&b, 0));
+    client_ok(&b, ask_gather(&b, 0));
     info = look(F8__VIEW__GROUPS, "eval", "", 0)->groups[0];
     ck_assert_str_eq(info->state, "sealed");
     ck_assert_str_eq(info->cause, "");
@@ -170,9 +164,9 @@ START_TEST(weights_show_their_scaling)
     ck_assert_uint_eq(info->shape[1], 4);
     ck_assert(!info->scale_known && !info->amax_known);
     ck_assert_uint_eq(info->bytes, 16);
-    ok(&a, ask_precompute(&a));
-    ok(&a, ask_changed(&a, 0, 1));
-    ok(&a, ask_gather(&a, 0));
+    client_ok(&a, ask_precompute(&a));
+    client_ok(&a, ask_changed(&a, 0, 1));
+    client_ok(&a, ask_gather(&a, 0));
     info = look(F8__VIEW__WEIGHTS, "", "", 0)->weights[0];
     ck_assert(info->scale_known && info->amax_known);
     ck_assert_uint_eq(info->amax, 0);
@@ -272,14 +266,7 @@ static void add_all(TCase *tcase)
 
 int main(void)
 {
-    Suite *suite = suite_create("inspect");
     TCase *tcase = tcase_create("inspect");
     add_all(tcase);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("inspect", tcase);
 }

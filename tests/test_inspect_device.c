@@ -4,12 +4,12 @@
  * are none.
  */
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "protocol.h"
 #include "tests/lib/device_group.h"
+#include "tests/lib/suite.h"
 
 static struct device_group group;
 
@@ -129,7 +129,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("inspect_device");
     TCase *tcase = tcase_create("inspect_device");
     tcase_add_checked_fixture(tcase, NULL, close_group);
     tcase_add_test(tcase, status_shows_devices);
@@ -137,11 +136,5 @@ int main(void)
     tcase_add_test(tcase, status_says_why_there_are_no_devices);
     tcase_add_loop_test(tcase, groups_show_their_devices, 0, 3);
     tcase_add_test(tcase, groups_that_come_back_are_warm);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("inspect_device", tcase);
 }

@@ -5,12 +5,12 @@
  */
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "protocol.h"
 #include "tests/lib/rooms.h"
+#include "tests/lib/suite.h"
 
 #define BUCKETS 9 /* of two weights each: one delayed, one raw */
 #define WINDOW  4 /* amaxes that count */
@@ -24,12 +24,6 @@ static int memory;
 static uint64_t shape[] = {4, 4};
 static char names[2 * BUCKETS][32];
 static char bucket_names[BUCKETS][32];
-
-static void ok(struct client *client, uint64_t id)
-{
-    const F8__Reply *reply = client_await(client, id);
-    ck_assert_msg(reply->status == F8_OK, "status %d (%s)", reply->status, reply->text);
-}
 
 static uint64_t ask(F8__Request__BodyCase what)
 {
@@ -56,8 +50,8 @@ static void register_all(void)
         weights[2 * b + 1] = make_weight(names[2 * b + 1], F8_PROTO_RAW, shape, 2, 1, 0);
         buckets[b] = make_bucket(bucket_names[b], 2 * b, 2, b == 0);
     }
-    ok(&rank, ask_register(&rank, weights, 2 * BUCKETS, buckets, BUCKETS, false));
-    ok(&rank, ask_seal(&rank, 1));
+    client_ok(&rank, ask_register(&rank, weights, 2 * BUCKETS, buckets, BUCKETS, false));
+    client_ok(&rank, ask_seal(&rank, 1));
 }
 
 static void set_up(void)
@@ -65,7 +59,7 @@ static void set_up(void)
     rooms_open(&rooms);
     client_open(&operator, & rooms, 9);
     client_open(&rank, &rooms, 10);
-    ok(&operator, ask_admin(&operator));
+    client_ok(&operator, ask_admin(&operator));
     memory = client_enter(&rank, "train", "dp", 0, 1, REGION);
     register_all();
 }
@@ -94,10 +88,10 @@ static void step(float amax)
     for (uint32_t b = 0; b < BUCKETS; b++) {
         off_t offset = (off_t)(b * COUNT * sizeof(float));
         ck_assert_int_eq(pwrite(memory, &amax, sizeof(amax), offset), sizeof(amax));
-        ok(&rank, ask_gather(&rank, b));
+        client_ok(&rank, ask_gather(&rank, b));
         send_release(&rank, b);
     }
-    ok(&rank, ask(F8__REQUEST__BODY_SYNC));
+    client_ok(&rank, ask(F8__REQUEST__BODY_SYNC));
 }
 
 static uint32_t bits_of(float value)
@@ -115,7 +109,7 @@ START_TEST(buckets_sum_their_weights)
     ck_assert(reply->buckets[0]->shared && !reply->buckets[1]->shared);
     step(1);
     step(4096); /* the scale is for 1 still: it saturates once in each delayed weight */
-    ok(&rank, ask_gather(&rank, 2));
+    client_ok(&rank, ask_gather(&rank, 2));
     const F8__BucketInfo *info = look(F8__VIEW__BUCKETS, "layers.2", 0)->buckets[0];
     ck_assert_str_eq(info->job, "train");
     ck_assert_str_eq(info->group, "dp");
@@ -140,11 +134,11 @@ static void seal_pair(struct client *pair)
     for (uint32_t r = 0; r < 2; r++) {
         client_open(&pair[r], &rooms, 20 + r);
         (void)close(client_enter(&pair[r], "train", "pp", r, 2, REGION));
-        ok(&pair[r], ask_register(&pair[r], &weight, 1, &bucket, 1, false));
+        client_ok(&pair[r], ask_register(&pair[r], &weight, 1, &bucket, 1, false));
     }
     uint64_t id = ask_seal(&pair[0], 0);
-    ok(&pair[1], ask_seal(&pair[1], 0));
-    ok(&pair[0], id);
+    client_ok(&pair[1], ask_seal(&pair[1], 0));
+    client_ok(&pair[0], id);
 }
 
 /* Whoever holds a bucket is shown until the group breaks; while it forms its lists are known. */
@@ -153,8 +147,8 @@ START_TEST(holders_are_shown_by_rank)
     struct client pair[2];
     seal_pair(pair);
     uint64_t id = ask_gather(&pair[0], 0);
-    ok(&pair[1], ask_gather(&pair[1], 0));
-    ok(&pair[0], id);
+    client_ok(&pair[1], ask_gather(&pair[1], 0));
+    client_ok(&pair[0], id);
     ck_assert_uint_eq(look(F8__VIEW__BUCKETS, "pair", 0)->buckets[0]->n_holders, 2);
     send_release(&pair[0], 0);
     const F8__BucketInfo *info = look(F8__VIEW__BUCKETS, "pair", 0)->buckets[0];
@@ -162,7 +156,7 @@ START_TEST(holders_are_shown_by_rank)
     ck_assert_uint_eq(info->holders[0], 1);
     client_close(&pair[0], true);
     ck_assert_uint_eq(look(F8__VIEW__BUCKETS, "pair", 0)->buckets[0]->n_holders, 0);
-    ok(&pair[1], ask_rejoin(&pair[1], "pp", 1, 2));
+    client_ok(&pair[1], ask_rejoin(&pair[1], "pp", 1, 2));
     ck_assert_uint_eq(look(F8__VIEW__BUCKETS, "pair", 0)->buckets[0]->n_holders, 0);
     client_close(&pair[1], true);
 }
@@ -194,11 +188,11 @@ START_TEST(syncs_are_logged)
     ck_assert_uint_eq(reply->n_histories, BUCKETS); /* not those of raw weights */
     ck_assert_uint_eq(reply->histories[0]->newest, 0);
     ck_assert_uint_eq(reply->histories[0]->n_amax, 0);
-    ok(&rank, ask(F8__REQUEST__BODY_SYNC)); /* before any gather: nothing to log */
+    client_ok(&rank, ask(F8__REQUEST__BODY_SYNC)); /* before any gather: nothing to log */
     ck_assert_uint_eq(look(F8__VIEW__HISTORY, "", 0)->histories[0]->n_amax, 0);
     step(1);
     step(0); /* keeps the scale */
-    ok(&rank, ask(F8__REQUEST__BODY_INVALIDATE));
+    client_ok(&rank, ask(F8__REQUEST__BODY_INVALIDATE));
     step(2);
     const F8__HistoryInfo *info = look(F8__VIEW__HISTORY, "layers.4.weight", 0)->histories[0];
     ck_assert_str_eq(info->job, "train");
@@ -260,13 +254,7 @@ static void add_all(TCase *tcase)
 
 int main(void)
 {
-    Suite *suite = suite_create("inspect_history");
     TCase *tcase = tcase_create("inspect_history");
     add_all(tcase);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("inspect_history", tcase);
 }

@@ -5,10 +5,10 @@
  * the format, found by search), and every other variant to ref.
  */
 #include "tests/kernel_support.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Under sanitizers every eighth scale will do: they look for other faults, and take long. */
@@ -278,9 +278,5 @@ static Suite *patterns_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(patterns_suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_cases(patterns_suite());
 }

@@ -6,6 +6,7 @@
  */
 #include "kernels/fp8.h"
 #include "tests/kernel_support.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -448,9 +449,5 @@ static Suite *kernels_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(kernels_suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_cases(kernels_suite());
 }

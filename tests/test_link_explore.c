@@ -7,10 +7,10 @@
  */
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "tests/lib/link_explore.h"
+#include "tests/lib/suite.h"
 
 /* Sanitized builds are slow and see only the first states of each shape; they say so. */
 #ifndef EXPLORE_STATES_MAX
@@ -57,9 +57,5 @@ static Suite *explore_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(explore_suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_cases(explore_suite());
 }

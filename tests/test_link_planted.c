@@ -5,9 +5,9 @@
  */
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "tests/lib/link_explore.h"
+#include "tests/lib/suite.h"
 
 START_TEST(the_planted_fault_is_found)
 {
@@ -27,14 +27,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("links, planted");
     TCase *tcase = tcase_create("fault");
     tcase_set_timeout(tcase, 300);
     tcase_add_test(tcase, the_planted_fault_is_found);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("links, planted", tcase);
 }

@@ -18,6 +18,7 @@
 #include "daemon/log.h"
 #include "status.h"
 #include "tests/lib/loop_turn.h"
+#include "tests/lib/suite.h"
 
 static char directory[64], path[96];
 static uv_loop_t loop;
@@ -256,14 +257,7 @@ static void add_all(TCase *tcase)
 
 int main(void)
 {
-    Suite *suite = suite_create("listener");
     TCase *tcase = tcase_create("listener");
     add_all(tcase);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("listener", tcase);
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/log.h"
+#include "tests/lib/suite.h"
 
 static int pipe_fds[2], real_stderr;
 static char text[4096];
@@ -131,7 +132,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("log");
     TCase *tcase = tcase_create("log");
     tcase_add_checked_fixture(tcase, open_pipe, close_pipe);
     tcase_add_test(tcase, words_where_stderr_is_no_journal);
@@ -140,11 +140,5 @@ int main(void)
     tcase_add_test(tcase, peers_cannot_forge_lines);
     tcase_add_test(tcase, unread_lines_are_dropped);
     tcase_add_test(tcase, floods_are_counted);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("log", tcase);
 }

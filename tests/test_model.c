@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/bench/model.h"
+#include "tests/lib/suite.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -220,10 +221,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("model");
     TCase *cases = tcase_create("model");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_test(cases, test_builtin_sizes);
     tcase_add_test(cases, test_every_builtin_is_whole);
@@ -233,9 +231,5 @@ int main(void)
     tcase_add_test(cases, test_same_name_in_two_files);
     tcase_add_test(cases, test_files_without_a_float);
     tcase_add_test(cases, test_names_have_a_limit);
-    suite_add_tcase(suite, cases);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite("model", cases);
 }

@@ -6,11 +6,11 @@
 #include <check.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/names.h"
 #include "status.h"
+#include "tests/lib/suite.h"
 
 #define MANY 3000
 
@@ -120,17 +120,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("names");
     TCase *tcase = tcase_create("names");
     tcase_add_test(tcase, names_are_copies_and_unique);
     tcase_add_test(tcase, names_stay_where_they_are_while_the_set_grows);
     tcase_add_test(tcase, removal_hides_no_other_name);
     tcase_add_test(tcase, names_chosen_to_collide_cost_no_more);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("names", tcase);
 }

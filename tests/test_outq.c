@@ -7,13 +7,13 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/outq.h"
 #include "status.h"
+#include "tests/lib/suite.h"
 
 #define LARGEST 9000
 
@@ -155,18 +155,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("outq");
     TCase *tcase = tcase_create("outq");
     tcase_add_test(tcase, packets_come_out_in_order);
     tcase_add_test(tcase, steady_queue_keeps_its_buffer);
     tcase_add_test(tcase, waiting_bytes_are_told);
     tcase_add_test(tcase, descriptors_are_duplicated_and_closed);
     tcase_add_test(tcase, refused_packet_leaves_the_queue_as_it_was);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("outq", tcase);
 }

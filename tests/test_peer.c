@@ -17,6 +17,7 @@
 
 #include "daemon/peer.h"
 #include "status.h"
+#include "tests/lib/suite.h"
 
 /* A peer that is another process: credentials are those of who called connect. */
 struct child {
@@ -225,7 +226,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("peer");
     TCase *tcase = tcase_create("peer");
     tcase_add_test(tcase, own_process);
     tcase_add_test(tcase, no_socket_has_no_peer);
@@ -235,11 +235,5 @@ int main(void)
     tcase_add_test(tcase, no_descriptor_to_watch_it);
     tcase_add_test(tcase, who_may_inspect);
     tcase_add_test(tcase, supplementary_groups_may_inspect);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("peer", tcase);
 }

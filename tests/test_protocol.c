@@ -4,10 +4,10 @@
  * every value has its name, every status its own code, name and text.
  */
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "protocol.h"
+#include "tests/lib/suite.h"
 
 #define MAX_RANKS 256
 
@@ -237,7 +237,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("protocol");
     TCase *tcase = tcase_create("protocol");
     tcase_add_loop_test(tcase, rows_are_cut_as_torch_chunk_does, 0, NUM_CUTS);
     tcase_add_test(tcase, shards_cover_all_rows);
@@ -247,11 +246,5 @@ int main(void)
     tcase_add_test(tcase, values_have_names);
     tcase_add_test(tcase, names_of_peers_are_checked);
     tcase_add_test(tcase, statuses_are_unique_and_have_texts);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("protocol", tcase);
 }

@@ -18,6 +18,7 @@
 
 #include "daemon/region.h"
 #include "proto/status.h"
+#include "tests/lib/suite.h"
 
 #define MEMFD_NAME "f8-region-test"
 #define SIZE       10000 /* no multiple of a page */
@@ -316,7 +317,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("region");
     TCase *tcase = tcase_create("region");
     tcase_add_loop_test(tcase, bad_descriptors_are_refused_by_name, 0, NUM_BAD);
     tcase_add_test(tcase, mapping_stands_while_it_is_referenced);
@@ -324,11 +324,5 @@ int main(void)
     tcase_add_test(tcase, unmapping_leaves_no_addresses_taken);
     tcase_add_test(tcase, read_only_descriptors_are_enough);
     tcase_add_test(tcase, contains_cannot_overflow);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("region", tcase);
 }

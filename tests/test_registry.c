@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/registry.h"
+#include "tests/lib/suite.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -287,7 +288,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("registry");
     TCase *tcase = tcase_create("registry");
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, jobs_are_of_a_uid_and_a_name);
@@ -300,11 +300,5 @@ int main(void)
     tcase_add_test(tcase, freed_group_gives_its_arena_back);
     tcase_add_test(tcase, departed_members_keep_their_shards);
     tcase_add_test(tcase, room_for_shards_grows_zeroed);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("registry", tcase);
 }

@@ -5,6 +5,7 @@
  * rest, test_round_death.c deaths; test_round_explore.c goes through all interleavings.
  */
 #include "tests/lib/round_fixture.h"
+#include "tests/lib/suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -378,9 +379,5 @@ static Suite *round_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(round_suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_cases(round_suite());
 }

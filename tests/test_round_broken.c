@@ -5,8 +5,7 @@
  * test_round_death.c.
  */
 #include "tests/lib/round_fixture.h"
-
-#include <stdlib.h>
+#include "tests/lib/suite.h"
 
 START_TEST(mismatch_of_buckets)
 {
@@ -228,9 +227,5 @@ static Suite *round_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(round_suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_cases(round_suite());
 }

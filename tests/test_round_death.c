@@ -4,8 +4,7 @@
  * would wait for a live rank; the rest fails, in order. Also ranks that go before the seal.
  */
 #include "tests/lib/round_fixture.h"
-
-#include <stdlib.h>
+#include "tests/lib/suite.h"
 
 START_TEST(death_while_the_others_wait)
 {
@@ -367,9 +366,5 @@ static Suite *round_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(round_suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_cases(round_suite());
 }

@@ -4,9 +4,9 @@
  * wait, and breaks that come from outside.
  */
 #include "tests/lib/round_fixture.h"
+#include "tests/lib/suite.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 /* All ranks gather A, which begins. */
 static void run_gather(void)
@@ -272,7 +272,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("round, linked");
     TCase *tcase = tcase_create("links");
     tcase_add_checked_fixture(tcase, NULL, fix_end);
     tcase_add_test(tcase, later_is_tried_again_when_poked);
@@ -289,10 +288,5 @@ int main(void)
     tcase_add_test(tcase, break_from_outside_at_rest);
     tcase_add_loop_test(tcase, leaving_at_rest, 0, 2);
     tcase_add_loop_test(tcase, state_rounds_are_collectives, 0, 2);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("round, linked", tcase);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "client/bench/safetensors.h"
+#include "tests/lib/suite.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -185,10 +186,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("safetensors");
     TCase *cases = tcase_create("reader");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_checked_fixture(cases, make_folder, remove_folder);
     tcase_add_test(cases, test_right_file);
@@ -196,9 +194,5 @@ int main(void)
     tcase_add_loop_test(cases, test_malformed, 0, COUNT(malformed));
     tcase_add_test(cases, test_cut_short);
     tcase_add_test(cases, test_no_file);
-    suite_add_tcase(suite, cases);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite("safetensors", cases);
 }

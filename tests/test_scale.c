@@ -4,11 +4,11 @@
  * and the scalar conversions that the paths round through.
  */
 #include "kernels/fp8.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 
 static uint32_t scale_bits(
     uint32_t amax, enum f8k_dtype dtype, enum f8k_format format, enum f8k_scale_path path)
@@ -197,9 +197,5 @@ static Suite *scale_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(scale_suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_cases(scale_suite());
 }

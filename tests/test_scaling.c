@@ -3,10 +3,10 @@
  * The scaling state of a weight: which scale a cast takes after each event, and what is counted.
  */
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/scaling.h"
+#include "tests/lib/suite.h"
 
 /* |2|: e4m3fn's scale is 224 on both paths. */
 #define AMAX_TWO 0x40000000u
@@ -145,7 +145,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("scaling");
     TCase *tcase = tcase_create("scaling");
     tcase_add_test(tcase, nothing_is_known_at_first);
     tcase_add_test(tcase, static_scale_is_always_ready);
@@ -155,11 +154,5 @@ int main(void)
     tcase_add_test(tcase, stale_gathers_are_counted);
     tcase_add_test(tcase, first_known_version_makes_an_unknown_one_stale);
     tcase_add_test(tcase, counts_add_up);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("scaling", tcase);
 }

@@ -5,10 +5,10 @@
  */
 #include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/scaling.h"
+#include "tests/lib/suite.h"
 
 #define INFINITE 0x7f800000u
 #define QUIET    0x7fc00000u
@@ -326,7 +326,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("scaling_delayed");
     TCase *tcase = tcase_create("scaling_delayed");
     tcase_add_test(tcase, begins_without_a_seed);
     tcase_add_test(tcase, first_gather_seeds);
@@ -341,11 +340,5 @@ int main(void)
     tcase_add_test(tcase, invalidate_forgets);
     tcase_add_test(tcase, never_stale_and_lasting);
     tcase_add_test(tcase, follows_its_leader);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("scaling_delayed", tcase);
 }

@@ -5,7 +5,6 @@
  */
 #include <check.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include "protocol.h"
 #include "tests/lib/device_backend.h"
 #include "tests/lib/rooms.h"
+#include "tests/lib/suite.h"
 
 #define REGION 65536
 
@@ -33,12 +33,6 @@ static void tear_down(void)
     client_close(&a, false);
     client_close(&b, false);
     rooms_close(&rooms);
-}
-
-static void ok(struct client *client, uint64_t id)
-{
-    const F8__Reply *reply = client_await(client, id);
-    ck_assert_msg(reply->status == F8_OK, "status %d (%s)", reply->status, reply->text);
 }
 
 static struct device_backend_totals totals(void)
@@ -108,7 +102,7 @@ START_TEST(devices_of_wrong_sizes)
     client_refused(&a, ask_device_as(16, 128, 65), F8_EINVAL, "event 127 has 64 bytes, not 65");
     client_refused(&a, ask_device_as(16, 1, 0), F8_EINVAL, "event 0 has 64 bytes, not 0");
     ck_assert_uint_eq(totals().clients, 0);
-    ok(&a, ask_device_as(16, 128, 64));
+    client_ok(&a, ask_device_as(16, 128, 64));
 }
 END_TEST
 
@@ -117,7 +111,7 @@ START_TEST(the_backend_refuses_a_device)
     client_refused(&a, ask_device(&a, 3, 1), F8_ENOENT, "no device has this UUID");
     fail_next(DEVICE_FAULT_ATTACH, F8_EIO, "event 0 cannot be opened: invalid resource handle");
     client_refused(&a, ask_device(&a, 0, 1), F8_EIO, "event 0 cannot be opened");
-    ok(&a, ask_device(&a, 0, 1)); /* and it may try again */
+    client_ok(&a, ask_device(&a, 0, 1)); /* and it may try again */
 }
 END_TEST
 
@@ -127,7 +121,7 @@ START_TEST(two_devices_at_once)
     uint64_t first = ask_device(&a, 0, 1);
     client_refused(&a, ask_device(&a, 1, 1), F8_EBUSY, "works on a device already");
     hold(false);
-    ok(&a, first);
+    client_ok(&a, first);
     ck_assert_uint_eq(totals().clients, 1);
 }
 END_TEST
@@ -153,16 +147,16 @@ static void enter(struct client *client, const char *group, uint32_t region)
     uint64_t shape[] = {4, 4};
     F8__Weight weight = make_weight("w", F8_PROTO_DYNAMIC, shape, 2, region, 0);
     F8__Bucket bucket = make_bucket("b", 0, 1, false);
-    ok(client, ask_join(client, group, 0, 1));
-    ok(client, ask_register(client, &weight, 1, &bucket, 1, false));
+    client_ok(client, ask_join(client, group, 0, 1));
+    client_ok(client, ask_register(client, &weight, 1, &bucket, 1, false));
 }
 
 START_TEST(a_device_comes_before_the_seal)
 {
     int fd = make_memfd(REGION);
-    ok(&a, ask_region(&a, fd));
+    client_ok(&a, ask_region(&a, fd));
     enter(&a, "dp", 1);
-    ok(&a, ask_seal(&a, 0));
+    client_ok(&a, ask_seal(&a, 0));
     client_refused(&a, ask_device(&a, 0, 1), F8_EORDER,
         "a group of this client was sealed: a device is added before");
     (void)close(fd);
@@ -173,14 +167,14 @@ END_TEST
 START_TEST(a_seal_does_not_overtake_the_device)
 {
     int fd = make_memfd(REGION);
-    ok(&a, ask_region(&a, fd));
+    client_ok(&a, ask_region(&a, fd));
     enter(&a, "dp", 1);
     hold(true);
     uint64_t device = ask_device(&a, 0, 1);
     client_refused(&a, ask_seal(&a, 0), F8_EORDER,
         "its device is still being added: wait for that before the seal");
     hold(false);
-    ok(&a, device);
+    client_ok(&a, device);
     client_refused(&a, ask_seal(&a, 0), F8_EREGION, "lies on the host");
     (void)close(fd);
 }
@@ -193,9 +187,9 @@ START_TEST(a_device_does_not_come_into_a_seal)
     uint64_t shape[] = {4, 4};
     F8__Weight weight = make_weight("w", F8_PROTO_DYNAMIC, shape, 2, 1, 0);
     F8__Bucket bucket = make_bucket("b", 0, 1, false);
-    ok(&a, ask_region(&a, fd));
-    ok(&a, ask_join(&a, "dp", 0, 2));
-    ok(&a, ask_register(&a, &weight, 1, &bucket, 1, false));
+    client_ok(&a, ask_region(&a, fd));
+    client_ok(&a, ask_join(&a, "dp", 0, 2));
+    client_ok(&a, ask_register(&a, &weight, 1, &bucket, 1, false));
     (void)ask_seal(&a, 0);
     client_refused(&a, ask_device(&a, 0, 1), F8_EORDER, "a device is added before");
     (void)close(fd);
@@ -222,9 +216,5 @@ int main(void)
 {
     Suite *suite = suite_create("session_device");
     add_devices(suite);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_cases(suite);
 }

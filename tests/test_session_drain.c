@@ -4,12 +4,12 @@
  * what is left of it is in nobody's way. That work stays in flight until the test turns the loop.
  */
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "protocol.h"
 #include "tests/lib/rooms.h"
+#include "tests/lib/suite.h"
 
 #define REGION 65536
 
@@ -17,18 +17,12 @@ static struct rooms rooms;
 static struct client a, b, c, d;
 static uint64_t shape[] = {6, 10};
 
-static void ok(struct client *client, uint64_t id)
-{
-    const F8__Reply *reply = client_await(client, id);
-    ck_assert_msg(reply->status == F8_OK, "status %d (%s)", reply->status, reply->text);
-}
-
 static void enter_and_register(struct client *client, uint32_t rank)
 {
     F8__Weight weights[] = {make_weight("w", F8_PROTO_DYNAMIC, shape, 2, 1, 0)};
     F8__Bucket buckets[] = {make_bucket("b", 0, 1, false)};
     (void)close(client_enter(client, "train", "dp", rank, 2, REGION));
-    ok(client, ask_register(client, weights, 1, buckets, 1, false));
+    client_ok(client, ask_register(client, weights, 1, buckets, 1, false));
 }
 
 /* Two ranks leave, or die, once both have asked for a gather; c and d are there for what follows.
@@ -43,8 +37,8 @@ static void set_up(void)
     enter_and_register(&a, 0);
     enter_and_register(&b, 1);
     uint64_t of_a = ask_seal(&a, 0), of_b = ask_seal(&b, 0);
-    ok(&a, of_a);
-    ok(&b, of_b);
+    client_ok(&a, of_a);
+    client_ok(&b, of_b);
     (void)ask_gather(&a, 0);
     (void)ask_gather(&b, 0);
     client_close(&a, false);
@@ -73,23 +67,23 @@ static uint64_t ask_hello_with(struct client *client, const char *token)
 
 START_TEST(group_of_another_size_is_made)
 {
-    ok(&c, ask_hello(&c, "train"));
-    ok(&d, ask_hello(&d, "train"));
+    client_ok(&c, ask_hello(&c, "train"));
+    client_ok(&d, ask_hello(&d, "train"));
     uint64_t of_c = ask_join(&c, "dp", 2, 3);
     ck_assert_ptr_null(client_reply(&c, of_c)); /* the work still runs */
-    ok(&c, of_c);
+    client_ok(&c, of_c);
     ck_assert_uint_eq(c.generation, 1);
     client_refused(&d, ask_join(&d, "dp", 1, 2), F8_EMISMATCH,
         "rank 1 gave world size 2 for group dp, which rank 2 (pid 12) joined with 3");
-    ok(&d, ask_join(&d, "dp", 1, 3));
+    client_ok(&d, ask_join(&d, "dp", 1, 3));
 }
 END_TEST
 
 /* Of those who wait one makes the group, and the others find it as it made it. */
 START_TEST(sizes_of_the_newcomers_must_agree)
 {
-    ok(&c, ask_hello(&c, "train"));
-    ok(&d, ask_hello(&d, "train"));
+    client_ok(&c, ask_hello(&c, "train"));
+    client_ok(&d, ask_hello(&d, "train"));
     uint64_t of_c = ask_join(&c, "dp", 0, 3), of_d = ask_join(&d, "dp", 0, 1);
     int status[] = {client_status(&c, of_c), client_status(&d, of_d)};
     ck_assert(status[0] == F8_OK || status[1] == F8_OK);
@@ -99,7 +93,7 @@ END_TEST
 
 START_TEST(rejoin_finds_nothing_to_come_back_to)
 {
-    ok(&c, ask_hello(&c, "train"));
+    client_ok(&c, ask_hello(&c, "train"));
     client_refused(
         &c, ask_rejoin(&c, "dp", 0, 2), F8_EORDER, "this client is not rank 0 of group dp");
 }
@@ -108,28 +102,21 @@ END_TEST
 /* A job is its clients': with the last of them its token has gone. */
 START_TEST(token_is_the_new_run_s)
 {
-    ok(&c, ask_hello_with(&c, "new"));
+    client_ok(&c, ask_hello_with(&c, "new"));
     client_refused(&d, ask_hello(&d, "train"), F8_EPERM, "job train has another token");
-    ok(&c, ask_join(&c, "dp", 0, 2));
-    ok(&d, ask_hello_with(&d, "new"));
-    ok(&d, ask_join(&d, "dp", 1, 2));
+    client_ok(&c, ask_join(&c, "dp", 0, 2));
+    client_ok(&d, ask_hello_with(&d, "new"));
+    client_ok(&d, ask_join(&d, "dp", 1, 2));
 }
 END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("session_drain");
     TCase *tcase = tcase_create("session_drain");
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, group_of_another_size_is_made);
     tcase_add_test(tcase, sizes_of_the_newcomers_must_agree);
     tcase_add_test(tcase, rejoin_finds_nothing_to_come_back_to);
     tcase_add_test(tcase, token_is_the_new_run_s);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("session_drain", tcase);
 }

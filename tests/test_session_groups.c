@@ -5,13 +5,13 @@
  * test turns the loop.
  */
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "protocol.h"
 #include "tests/lib/rooms.h"
+#include "tests/lib/suite.h"
 
 #define REGION 65536
 
@@ -37,12 +37,6 @@ static void tear_down(void)
     rooms_close(&rooms);
 }
 
-static void ok(struct client *client, uint64_t id)
-{
-    const F8__Reply *reply = client_await(client, id);
-    ck_assert_msg(reply->status == F8_OK, "status %d (%s)", reply->status, reply->text);
-}
-
 static void enter(struct client *client, uint32_t rank)
 {
     (void)close(client_enter(client, "train", "dp", rank, 2, REGION));
@@ -54,14 +48,14 @@ static void register_two(struct client *client, bool shared)
     F8__Weight weights[] = {make_weight("w0", F8_PROTO_DYNAMIC, shape, 2, 1, 0),
         make_weight("w1", F8_PROTO_RAW, shape, 2, 1, 4096)};
     F8__Bucket buckets[] = {make_bucket("b0", 0, 1, false), make_bucket("b1", 1, 1, shared)};
-    ok(client, ask_register(client, weights, 2, buckets, 2, false));
+    client_ok(client, ask_register(client, weights, 2, buckets, 2, false));
 }
 
 static void seal_both(uint32_t slots)
 {
     uint64_t of_a = ask_seal(&a, slots), of_b = ask_seal(&b, slots);
-    ok(&a, of_a);
-    ok(&b, of_b);
+    client_ok(&a, of_a);
+    client_ok(&b, of_b);
 }
 
 static void enter_and_seal(void)
@@ -75,8 +69,8 @@ static void enter_and_seal(void)
 
 static void rejoin_both(void)
 {
-    ok(&a, ask_rejoin(&a, "dp", 0, 2));
-    ok(&b, ask_rejoin(&b, "dp", 1, 2));
+    client_ok(&a, ask_rejoin(&a, "dp", 0, 2));
+    client_ok(&b, ask_rejoin(&b, "dp", 1, 2));
 }
 
 /* Rank 1 asks for another bucket than rank 0. */
@@ -95,7 +89,7 @@ START_TEST(joins_are_checked)
     char name[F8_PROTO_MAX_NAME + 2];
     memset(name, 'g', sizeof(name));
     name[sizeof(name) - 1] = '\0';
-    ok(&a, ask_hello(&a, "train"));
+    client_ok(&a, ask_hello(&a, "train"));
     client_refused(&a, ask_join(&a, "", 0, 1), F8_EINVAL, "the name of the group is empty");
     client_refused(&a, ask_join(&a, name, 0, 1), F8_EINVAL, "has 256 bytes");
     client_refused(&a, ask_join(&a, "dp\r", 0, 1), F8_EINVAL,
@@ -106,18 +100,18 @@ START_TEST(joins_are_checked)
     client_refused(&a, ask_join(&a, "dp", 0, 9), F8_EINVAL, "world size 9");
     client_refused(&a, ask_join(&a, "dp", 2, 2), F8_EINVAL, "rank 2 is not below the world size 2");
     client_refused(&a, ask_rejoin(&a, "dp", 0, 2), F8_EORDER, "this client is not rank 0");
-    ok(&a, ask_join(&a, "dp", 0, 2));
+    client_ok(&a, ask_join(&a, "dp", 0, 2));
     client_refused(&a, ask_join(&a, "dp", 1, 2), F8_EORDER, "rank 0 of group dp already");
     client_refused(&a, ask_rejoin(&a, "dp", 0, 2), F8_EORDER, "is not broken");
     client_refused(&a, ask_rejoin(&a, "dp", 1, 2), F8_EORDER, "this client is not rank 1");
-    ok(&b, ask_hello(&b, "train"));
+    client_ok(&b, ask_hello(&b, "train"));
     client_refused(&b, ask_join(&b, "dp", 0, 2), F8_EEXIST, "rank 0 of group dp is held by pid 10");
     client_refused(&b, ask_join(&b, "dp", 1, 3), F8_EMISMATCH,
         "rank 1 gave world size 3 for group dp, which rank 0 (pid 10) joined with 2");
-    ok(&b, ask_join(&b, "dp", 1, 2));
+    client_ok(&b, ask_join(&b, "dp", 1, 2));
     ck_assert_uint_eq(a.group, b.group);
-    ok(&c, ask_hello(&c, "eval")); /* the same name in another job is another group */
-    ok(&c, ask_join(&c, "dp", 0, 3));
+    client_ok(&c, ask_hello(&c, "eval")); /* the same name in another job is another group */
+    client_ok(&c, ask_join(&c, "dp", 0, 3));
     ck_assert_uint_ne(c.group, a.group);
 }
 END_TEST
@@ -126,19 +120,19 @@ END_TEST
 START_TEST(groups_of_a_client_are_limited)
 {
     rooms.config.max_groups = 2;
-    ok(&a, ask_hello(&a, "train"));
-    ok(&a, ask_join(&a, "dp", 0, 2));
+    client_ok(&a, ask_hello(&a, "train"));
+    client_ok(&a, ask_join(&a, "dp", 0, 2));
     uint32_t dp = a.group;
-    ok(&a, ask_join(&a, "tp", 1, 3));
+    client_ok(&a, ask_join(&a, "tp", 1, 3));
     ck_assert_uint_ne(a.group, dp);
     client_refused(&a, ask_join(&a, "pp", 0, 1), F8_ELIMIT,
         "group pp is one more than the limit of 2 groups of one client (--max-groups)");
-    ok(&b, ask_hello(&b, "train"));
-    ok(&b, ask_join(&b, "tp", 0, 3)); /* the limit is each client's own */
-    ok(&b, ask_join(&b, "pp", 1, 4));
+    client_ok(&b, ask_hello(&b, "train"));
+    client_ok(&b, ask_join(&b, "tp", 0, 3)); /* the limit is each client's own */
+    client_ok(&b, ask_join(&b, "pp", 1, 4));
     client_close(&a, false); /* leaves both, and none of b's */
-    ok(&c, ask_hello(&c, "train"));
-    ok(&c, ask_join(&c, "tp", 1, 3));
+    client_ok(&c, ask_hello(&c, "train"));
+    client_ok(&c, ask_join(&c, "tp", 1, 3));
     client_refused(&c, ask_join(&c, "tp", 0, 3), F8_EORDER, "this client is rank 1 of group tp");
 }
 END_TEST
@@ -171,8 +165,8 @@ START_TEST(seal_comes_once)
     client_refused(&a, ask_seal(&a, 0), F8_EORDER, "has asked for the seal of group dp already");
     F8__Weight late = make_weight("w2", F8_PROTO_RAW, shape, 2, 1, 0);
     client_refused(&a, ask_register(&a, &late, 1, NULL, 0, false), F8_EORDER, "asked for the seal");
-    ok(&b, ask_seal(&b, 0));
-    ok(&a, of_a);
+    client_ok(&b, ask_seal(&b, 0));
+    client_ok(&a, of_a);
     client_refused(&a, ask_seal(&a, 0), F8_EORDER, "is sealed already");
     client_refused(&a, ask_gather(&a, 2), F8_ENOENT, "bucket 2: group dp has 2 buckets");
     client_refused(&a, ask_changed(&a, 1, 2), F8_ENOENT, "group dp has 2 weights");
@@ -198,8 +192,8 @@ START_TEST(refused_seal_can_be_asked_again)
     ck_assert_uint_eq(a.generation, 2);
     seal_both(0);
     uint64_t gather = ask_gather(&a, 0);
-    ok(&b, ask_gather(&b, 0));
-    ok(&a, gather);
+    client_ok(&b, ask_gather(&b, 0));
+    client_ok(&a, gather);
 }
 END_TEST
 
@@ -277,12 +271,12 @@ START_TEST(rank_dies_while_the_arena_is_reserved)
     uint64_t of_a = ask_seal(&a, 0);
     (void)ask_seal(&b, 0); /* the reservation is under way */
     client_close(&b, true);
-    ok(&c, ask_hello(&c, "train"));
+    client_ok(&c, ask_hello(&c, "train"));
     uint64_t of_c = ask_join(&c, "dp", 1, 2);
     ck_assert_ptr_null(client_reply(&c, of_c));
-    ok(&a, of_a);
+    client_ok(&a, of_a);
     client_refused(&a, ask_gather(&a, 0), F8_EBROKEN, "rank 1 (pid 11) died");
-    ok(&c, of_c);
+    client_ok(&c, of_c);
     ck_assert_uint_eq(c.generation, 2);
     ck_assert_uint_eq(rooms.context.collective.failed, 1);
 }
@@ -317,19 +311,19 @@ START_TEST(join_waits_for_a_broken_group_to_drain)
     enter_and_seal();
     start_gather(&of_a, &of_b);
     client_close(&b, true);
-    ok(&c, ask_hello(&c, "train"));
-    ok(&d, ask_hello(&d, "train"));
+    client_ok(&c, ask_hello(&c, "train"));
+    client_ok(&d, ask_hello(&d, "train"));
     uint64_t of_c = ask_join(&c, "dp", 1, 2), of_d = ask_join(&d, "dp", 1, 2);
     client_refused(&c, ask_join(&c, "dp", 1, 2), F8_EORDER, "a join of this client is under way");
     client_refused(&c, ask_seal(&c, 0), F8_ENOENT, "has not joined");
     ck_assert_ptr_null(client_reply(&c, of_c));
-    ok(&a, of_a); /* what ran ends well */
+    client_ok(&a, of_a); /* what ran ends well */
     /* One of the two got the seat. */
     int of_two[] = {client_status(&c, of_c), client_status(&d, of_d)};
     ck_assert(of_two[0] == F8_OK || of_two[1] == F8_OK);
     ck_assert(of_two[0] == F8_EEXIST || of_two[1] == F8_EEXIST);
     client_refused(&a, ask_gather(&a, 1), F8_EBROKEN, "rank 1 (pid 11) died");
-    ok(&a, ask_rejoin(&a, "dp", 0, 2));
+    client_ok(&a, ask_rejoin(&a, "dp", 0, 2));
     ck_assert_uint_eq(a.generation, 2);
 }
 END_TEST
@@ -342,8 +336,8 @@ START_TEST(rejoin_waits_as_well)
     client_close(&b, true);
     uint64_t again = ask_rejoin(&a, "dp", 0, 2);
     ck_assert_ptr_null(client_reply(&a, again));
-    ok(&a, of_a);
-    ok(&a, again);
+    client_ok(&a, of_a);
+    client_ok(&a, again);
     ck_assert_uint_eq(a.generation, 2);
 }
 END_TEST
@@ -357,9 +351,9 @@ START_TEST(waiting_clients_go)
     enter_and_seal();
     start_gather(&of_a, &of_b);
     client_close(&b, false);
-    ok(&c, ask_hello(&c, "train"));
-    ok(&d, ask_hello(&d, "train"));
-    ok(&e, ask_hello(&e, "train"));
+    client_ok(&c, ask_hello(&c, "train"));
+    client_ok(&d, ask_hello(&d, "train"));
+    client_ok(&e, ask_hello(&e, "train"));
     (void)ask_join(&c, "dp", 1, 2);
     (void)ask_join(&d, "dp", 1, 2);
     uint64_t of_e = ask_join(&e, "dp", 1, 2);
@@ -367,7 +361,7 @@ START_TEST(waiting_clients_go)
     client_close(&d, true); /* in the middle */
     client_close(&a, true); /* a member that waits to come back */
     client_close(&c, false);
-    ok(&e, of_e);
+    client_ok(&e, of_e);
     ck_assert_uint_eq(e.generation, 1); /* nobody was left in the group: it made another */
     client_close(&e, false);
 }
@@ -379,7 +373,7 @@ START_TEST(nobody_is_left_while_work_runs)
     struct registry_totals totals;
     enter_and_seal();
     start_gather(&of_a, &of_b);
-    ok(&c, ask_hello(&c, "train"));
+    client_ok(&c, ask_hello(&c, "train"));
     client_close(&a, true);
     (void)ask_join(&c, "dp", 1, 2);
     client_close(&b, true);
@@ -394,12 +388,12 @@ END_TEST
 START_TEST(early_parts_outlive_their_rank)
 {
     enter_and_seal();
-    ok(&a, ask_pre_gather(&a, 0));
-    ok(&b, ask_pre_gather(&b, 1));
+    client_ok(&a, ask_pre_gather(&a, 0));
+    client_ok(&b, ask_pre_gather(&b, 1));
     client_close(&b, true);
     client_refused(&a, ask_pre_gather(&a, 1), F8_EBROKEN, "rank 1 (pid 11) died");
-    ok(&a, ask_quiesce(&a));
-    ok(&a, ask_rejoin(&a, "dp", 0, 2));
+    client_ok(&a, ask_quiesce(&a));
+    client_ok(&a, ask_rejoin(&a, "dp", 0, 2));
 }
 END_TEST
 
@@ -417,7 +411,7 @@ START_TEST(release_after_a_broken_forming_generation)
     client_refused(&a, ask_gather(&a, 0), F8_EBROKEN, "died");
     client_refused(&a, ask_changed(&a, 0, 1), F8_EBROKEN, "died");
     client_refused(&a, ask_move(&a, 0, 1, 0), F8_EBROKEN, "died");
-    ok(&a, ask_quiesce(&a));
+    client_ok(&a, ask_quiesce(&a));
 }
 END_TEST
 
@@ -442,16 +436,16 @@ START_TEST(member_of_the_generation_before_leaves)
 {
     enter_and_seal();
     break_by_mismatch();
-    ok(&a, ask_rejoin(&a, "dp", 0, 2));
+    client_ok(&a, ask_rejoin(&a, "dp", 0, 2));
     client_refused(&b, ask_gather(&b, 0), F8_EBROKEN, "asked for gather");
-    ok(&b, ask_quiesce(&b));
+    client_ok(&b, ask_quiesce(&b));
     client_close(&b, true);
     enter(&c, 1);
     ck_assert_uint_eq(c.generation, 2);
     register_two(&c, false);
     uint64_t of_a = ask_seal(&a, 0);
-    ok(&c, ask_seal(&c, 0));
-    ok(&a, of_a);
+    client_ok(&c, ask_seal(&c, 0));
+    client_ok(&a, of_a);
 }
 END_TEST
 
@@ -480,14 +474,7 @@ static void add_all(TCase *tcase)
 
 int main(void)
 {
-    Suite *suite = suite_create("session_groups");
     TCase *tcase = tcase_create("session_groups");
     add_all(tcase);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("session_groups", tcase);
 }

@@ -5,7 +5,6 @@
  */
 #include <check.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include "protocol.h"
 #include "tests/lib/device_backend.h"
 #include "tests/lib/rooms.h"
+#include "tests/lib/suite.h"
 
 #define REGION 65536
 
@@ -35,12 +35,6 @@ static void tear_down(void)
     rooms_close(&rooms);
 }
 
-static void ok(struct client *client, uint64_t id)
-{
-    const F8__Reply *reply = client_await(client, id);
-    ck_assert_msg(reply->status == F8_OK, "status %d (%s)", reply->status, reply->text);
-}
-
 static struct device_backend_totals totals(void)
 {
     return device_backend_totals(rooms.cuda);
@@ -61,8 +55,8 @@ static void enter(struct client *client, const char *group, uint32_t region)
     uint64_t shape[] = {4, 4};
     F8__Weight weight = make_weight("w", F8_PROTO_DYNAMIC, shape, 2, region, 0);
     F8__Bucket bucket = make_bucket("b", 0, 1, false);
-    ok(client, ask_join(client, group, 0, 1));
-    ok(client, ask_register(client, &weight, 1, &bucket, 1, false));
+    client_ok(client, ask_join(client, group, 0, 1));
+    client_ok(client, ask_register(client, &weight, 1, &bucket, 1, false));
 }
 
 /* ---- memory ---- */
@@ -102,7 +96,7 @@ static void set_up_memory(void)
 {
     set_up();
     memory_fd = make_memfd(4096);
-    ok(&a, ask_device(&a, 0, 1));
+    client_ok(&a, ask_device(&a, 0, 1));
 }
 
 static void tear_down_memory(void)
@@ -128,7 +122,7 @@ START_TEST(memory_by_handle_and_by_descriptors)
     ck_assert_uint_eq(client_await(&a, id)->region->region, 2);
     ck_assert_uint_eq(region_bytes(), 1224);
     ck_assert_uint_eq(totals().mappings, 2);
-    ok(&a, ask_region_drop(&a, 1));
+    client_ok(&a, ask_region_drop(&a, 1));
     rooms_land(&rooms);
     ck_assert_uint_eq(region_bytes(), 200);
     ck_assert_uint_eq(totals().mappings, 1);
@@ -202,13 +196,13 @@ START_TEST(too_many_allocations)
 {
     struct memory part = {.chunk = 4096, .num_chunks = 64, .num_fds = 64, .more = true};
     for (int i = 0; i < 32; i++)
-        ok(&a, ask_memory(&a, part));
+        client_ok(&a, ask_memory(&a, part));
     part.num_chunks = part.num_fds = 1;
     client_refused(&a, ask_memory(&a, part), F8_ELIMIT,
         "a region of device memory has more than 2048 allocations: share it in parts");
     part.more = false; /* what came before is gone with the refusal */
     part.size = 4096;
-    ok(&a, ask_memory(&a, part));
+    client_ok(&a, ask_memory(&a, part));
 }
 END_TEST
 
@@ -216,7 +210,7 @@ END_TEST
 START_TEST(a_mistake_in_the_middle)
 {
     struct memory part = {.chunk = 4096, .num_chunks = 2, .num_fds = 2, .more = true};
-    ok(&a, ask_memory(&a, part));
+    client_ok(&a, ask_memory(&a, part));
     part.num_fds = 1;
     client_refused(&a, ask_memory(&a, part), F8_EREGION, "2 allocations");
     part = (struct memory){.size = 8192, .chunk = 4096, .num_chunks = 1, .num_fds = 1};
@@ -227,17 +221,17 @@ END_TEST
 START_TEST(a_handle_in_the_middle)
 {
     struct memory part = {.chunk = 4096, .num_chunks = 2, .num_fds = 2, .more = true};
-    ok(&a, ask_memory(&a, part));
+    client_ok(&a, ask_memory(&a, part));
     client_refused(&a, ask_memory(&a, (struct memory){.handle_size = 64, .size = 1}), F8_EINVAL,
         "device memory comes by a handle or by descriptors, not by both");
-    ok(&a, ask_memory(&a, (struct memory){.handle_size = 64, .size = 1}));
+    client_ok(&a, ask_memory(&a, (struct memory){.handle_size = 64, .size = 1}));
 }
 END_TEST
 
 START_TEST(a_region_that_is_not_finished)
 {
     struct memory part = {.chunk = 4096, .num_chunks = 2, .num_fds = 2, .more = true};
-    ok(&a, ask_memory(&a, part));
+    client_ok(&a, ask_memory(&a, part));
     client_close(&a, _i);
 }
 END_TEST
@@ -249,7 +243,7 @@ START_TEST(the_backend_refuses_memory)
         DEVICE_FAULT_MAP, F8_EREGION, "the handle of pid 10 cannot be opened: invalid argument");
     client_refused(&a, ask_memory(&a, memory), F8_EREGION, "the handle of pid 10 cannot be opened");
     ck_assert_uint_eq(region_bytes(), 0);
-    ok(&a, ask_memory(&a, memory));
+    client_ok(&a, ask_memory(&a, memory));
 }
 END_TEST
 
@@ -299,12 +293,12 @@ static void add_weight_in(struct client *client, uint32_t region, const char *re
 START_TEST(shards_elsewhere)
 {
     int fd = make_memfd(REGION);
-    ok(&a, ask_region(&a, fd));
-    ok(&a, ask_join(&a, "dp", 0, 1));
+    client_ok(&a, ask_region(&a, fd));
+    client_ok(&a, ask_join(&a, "dp", 0, 1));
     add_weight_in(&a, 1, "weight w: region 1 lies on the host, but this client works on device 0");
-    ok(&a, ask_memory(&a, (struct memory){.handle_size = 64, .size = 64}));
+    client_ok(&a, ask_memory(&a, (struct memory){.handle_size = 64, .size = 64}));
     enter(&a, "other", 2);
-    ok(&a, ask_seal(&a, 0));
+    client_ok(&a, ask_seal(&a, 0));
     client_refused(&a, ask_move(&a, 0, 1, 0), F8_EREGION, "lies on the host");
     client_refused(&a, ask_region_drop(&a, 2), F8_EBUSY, "still has the shard of weight w");
     (void)close(fd);
@@ -322,27 +316,27 @@ static uint64_t ask_device_drop(struct client *client)
 static void set_up_group(void)
 {
     set_up_memory();
-    ok(&a, ask_memory(&a, (struct memory){.handle_size = 64, .size = 64}));
+    client_ok(&a, ask_memory(&a, (struct memory){.handle_size = 64, .size = 64}));
     enter(&a, "dp", 1);
-    ok(&a, ask_seal(&a, 0));
+    client_ok(&a, ask_seal(&a, 0));
     device_backend_hold(rooms.cuda, DEVICE_STREAMS, true);
-    ok(&a, ask_gather(&a, 0));
+    client_ok(&a, ask_gather(&a, 0));
 }
 
 /* The reply says that the memory is the client's own again. */
 START_TEST(a_region_is_dropped_once_works_have_passed)
 {
-    ok(&a, ask_memory(&a, (struct memory){.handle_size = 64, .size = 512}));
+    client_ok(&a, ask_memory(&a, (struct memory){.handle_size = 64, .size = 512}));
     uint64_t drop = ask_region_drop(&a, 2);
     rooms_land(&rooms);
     ck_assert_ptr_null(client_reply(&a, drop));
     device_backend_hold(rooms.cuda, DEVICE_STREAMS, false);
-    ok(&a, drop);
+    client_ok(&a, drop);
     ck_assert_uint_eq(totals().mappings, 1);
     if (!_i)
         return;
     fail_next(DEVICE_FAULT_FENCE, F8_EDEADLINE, "");
-    ok(&a, ask_memory(&a, (struct memory){.handle_size = 64, .size = 512}));
+    client_ok(&a, ask_memory(&a, (struct memory){.handle_size = 64, .size = 512}));
     client_refused(&a, ask_region_drop(&a, 2), F8_EDEADLINE,
         "device memory or events of pid 10 are still in use, by work that does not end");
 }
@@ -357,7 +351,7 @@ START_TEST(a_device_is_dropped_once_works_have_passed)
     client_refused(&a, ask_device_drop(&a), F8_EORDER, "this client has added no device");
     client_refused(&a, ask_gather(&a, 0), F8_ENOENT, "has not joined");
     device_backend_hold(rooms.cuda, DEVICE_STREAMS, false);
-    ok(&a, drop);
+    client_ok(&a, drop);
     ck_assert_uint_eq(totals().clients + totals().mappings + totals().arenas, 0);
     ck_assert_uint_eq(region_bytes(), 0);
 }
@@ -367,7 +361,7 @@ START_TEST(a_device_is_dropped_at_rest)
 {
     device_backend_hold(rooms.cuda, DEVICE_STREAMS, false);
     rooms_land(&rooms);
-    ok(&a, ask_device_drop(&a));
+    client_ok(&a, ask_device_drop(&a));
     ck_assert_uint_eq(totals().clients + totals().mappings + totals().arenas, 0);
     client_refused(&b, ask_device_drop(&b), F8_EORDER, "this client has added no device");
 }
@@ -418,9 +412,5 @@ int main(void)
     Suite *suite = suite_create("session_memory");
     add_drops(suite);
     add_memory(suite);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_cases(suite);
 }

@@ -6,13 +6,13 @@
  */
 #include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "protocol.h"
 #include "tests/lib/mesh.h"
+#include "tests/lib/suite.h"
 
 static struct mesh mesh;
 
@@ -393,9 +393,5 @@ int main(void)
     add_case(suite, "on one device", use_one_device);
     add_case(suite, "on two devices", use_two_devices);
     add_case(suite, "on four devices, shuffled", use_devices_shuffled);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_cases(suite);
 }

@@ -5,11 +5,11 @@
  * sends, which must harm nothing.
  */
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "protocol.h"
 #include "tests/lib/mesh.h"
+#include "tests/lib/suite.h"
 
 static struct mesh mesh;
 static uint64_t ids[MESH_RANKS];
@@ -358,9 +358,5 @@ static Suite *make_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(make_suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_cases(make_suite());
 }

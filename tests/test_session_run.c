@@ -15,6 +15,7 @@
 #include "tests/kernel_support.h"
 #include "tests/lib/device_backend.h"
 #include "tests/lib/rooms.h"
+#include "tests/lib/suite.h"
 
 #define RANKS       2
 #define NUM_WEIGHTS 8
@@ -467,9 +468,5 @@ int main(void)
     add_case(suite, "on one device", set_up_on_one_device);
     add_case(suite, "on two devices", set_up_on_two_devices);
     add_case(suite, "on two devices, shuffled", set_up_shuffled);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_cases(suite);
 }

@@ -9,6 +9,7 @@
 
 #include "client/bench/check.h"
 #include "client/bench/source.h"
+#include "tests/lib/suite.h"
 
 enum { SEED = 7, STEPS = 6, MANY = 1000000 };
 
@@ -129,17 +130,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("source");
     TCase *tcase = tcase_create("source");
-    int failed;
 
     tcase_add_loop_test(tcase, the_cut_does_not_matter, F8_F32, F8_F16 + 1);
     tcase_add_test(tcase, a_part_is_copied_row_by_row);
     tcase_add_loop_test(tcase, each_value_moves_in_each_step, F8_F32, F8_F16 + 1);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("source", tcase);
 }

@@ -9,6 +9,7 @@
 #include <zlib.h>
 
 #include "lib/state_fixture.h"
+#include "lib/suite.h"
 #include "status.h"
 
 static struct weight_list *list;
@@ -231,7 +232,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("state_form");
     TCase *tcase = tcase_create("forms");
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
@@ -245,10 +245,5 @@ int main(void)
     tcase_add_test(tcase, another_owner_has_the_same_values);
     tcase_add_test(tcase, first_difference_is_named);
     tcase_add_test(tcase, too_large_a_state_is_refused);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("state_form", tcase);
 }

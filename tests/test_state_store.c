@@ -19,6 +19,7 @@
 #include "daemon/state_file.h"
 #include "lib/loop_turn.h"
 #include "lib/state_fixture.h"
+#include "lib/suite.h"
 #include "status.h"
 
 #define UID 1000
@@ -459,7 +460,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("state_store");
     TCase *tcase = tcase_create("stores");
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
@@ -478,10 +478,5 @@ int main(void)
     tcase_add_test(tcase, states_count_as_memory);
     tcase_add_test(tcase, a_full_disk_leaves_what_was_there);
     tcase_add_test(tcase, another_daemon_is_kept_out);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("state_store", tcase);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/lib/one_rank.h"
+#include "tests/lib/suite.h"
 
 static _Thread_local int num_sends, num_receives, num_allocations;
 
@@ -90,6 +91,7 @@ END_TEST
 int main(void)
 {
     TCase *tcase = tcase_create("step_cost");
+    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, steps);
     return run_suite("step_cost", tcase);
 }

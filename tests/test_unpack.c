@@ -10,6 +10,7 @@
 #include "daemon/unpack.h"
 #include "f8gather.pb-c.h"
 #include "status.h"
+#include "tests/lib/suite.h"
 
 #define PIECES 3000
 
@@ -107,7 +108,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("unpack");
     TCase *tcase = tcase_create("unpack");
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, pieces_are_aligned_and_apart);
@@ -115,11 +115,5 @@ int main(void)
     tcase_add_test(tcase, small_pieces_follow_a_spill);
     tcase_add_test(tcase, absurd_sizes_are_refused);
     tcase_add_test(tcase, messages_unpack_again_and_again);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("unpack", tcase);
 }

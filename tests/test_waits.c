@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/lib/one_rank.h"
+#include "tests/lib/suite.h"
 
 static void hold_back(struct one_rank *rank, int body)
 {
@@ -231,6 +232,7 @@ END_TEST
 int main(void)
 {
     TCase *tcase = tcase_create("waits");
+    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, timeouts_leave_a_gather_open);
     tcase_add_test(tcase, failed_gather);
     tcase_add_test(tcase, tickets);

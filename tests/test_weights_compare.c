@@ -4,10 +4,10 @@
  * named with both ranks, both pids and both values; the first of several is the one that is told.
  */
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/weights.h"
+#include "tests/lib/suite.h"
 
 #define LIMIT 100
 
@@ -200,16 +200,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("weights_compare");
     TCase *tcase = tcase_create("weights_compare");
     tcase_add_loop_test(tcase, each_difference_is_named, 0, NUM_DIFFERENCES);
     tcase_add_test(tcase, equal_lists_are_equal);
     tcase_add_test(tcase, first_difference_wins);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("weights_compare", tcase);
 }

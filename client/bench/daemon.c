@@ -65,10 +65,33 @@ static int prepare(struct daemon *daemon, struct bench_error *error)
     return 0;
 }
 
+/* The arguments that every one has, and those of a host among others. */
+#define MAX_ARGUMENTS 10
+
+static void set_arguments(const struct daemon *daemon, const struct daemon_options *options,
+    const char **arguments, char *name, size_t size)
+{
+    /* Nobody continues the scaling states of a run: they go with its groups. */
+    const char *const all[] = {options->program, "--socket", daemon->socket, "--linger", "0"};
+    size_t count = sizeof(all) / sizeof(all[0]);
+
+    memcpy(arguments, all, sizeof(all));
+    if (options->interface != NULL) {
+        snprintf(name, size, "host%" PRIu32, options->host);
+        arguments[count++] = "--socket-ifname";
+        arguments[count++] = options->interface;
+        arguments[count++] = "--host-name";
+        arguments[count++] = name;
+    }
+    arguments[count] = NULL;
+}
+
 /* In the child: becomes the daemon. */
 __attribute__((noreturn)) static void become(
-    const struct daemon *daemon, const char *program, pid_t parent)
+    const struct daemon *daemon, const struct daemon_options *options, pid_t parent)
 {
+    const char *arguments[MAX_ARGUMENTS];
+    char name[32];
     sigset_t none;
 
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -80,14 +103,20 @@ __attribute__((noreturn)) static void become(
     sigprocmask(SIG_SETMASK, &none, NULL);
     dup2(daemon->log_fd, STDOUT_FILENO);
     dup2(daemon->log_fd, STDERR_FILENO);
-    /* Nobody continues the scaling states of a run: they go with its groups. */
-    execl(program, program, "--socket", daemon->socket, "--linger", "0", (char *)NULL);
-    fprintf(stderr, "cannot run %s: %s\n", program, strerror(errno));
+    if (options->network != NULL && network_enter(options->network, options->host) != 0) {
+        fprintf(stderr, "cannot enter host %" PRIu32 ": %s\n", options->host, strerror(errno));
+        _exit(127);
+    }
+    set_arguments(daemon, options, arguments, name, sizeof(name));
+    execv(options->program, (char **)arguments);
+    fprintf(stderr, "cannot run %s: %s\n", options->program, strerror(errno));
     _exit(127);
 }
 
-static int spawn(struct daemon *daemon, const char *program, struct bench_error *error)
+static int spawn(
+    struct daemon *daemon, const struct daemon_options *options, struct bench_error *error)
 {
+    const char *program = options->program;
     pid_t parent = getpid();
 
     if (access(program, X_OK) != 0) {
@@ -96,7 +125,7 @@ static int spawn(struct daemon *daemon, const char *program, struct bench_error 
     }
     daemon->pid = fork();
     if (daemon->pid == 0) {
-        become(daemon, program, parent);
+        become(daemon, options, parent);
     }
     daemon->pidfd = daemon->pid > 0 ? pidfd_open(daemon->pid, 0) : -1;
     if (daemon->pidfd < 0) {
@@ -140,19 +169,23 @@ static int await(struct daemon *daemon, int signal_fd, struct bench_error *error
     return 0;
 }
 
-int daemon_start(
-    const char *program, int signal_fd, struct daemon *ret_daemon, struct bench_error *error)
+int daemon_start(const struct daemon_options *options, int signal_fd, struct daemon *ret_daemon,
+    struct bench_error *error)
 {
+    struct daemon_options with_program = *options;
     struct daemon daemon = DAEMON_NONE;
     char beside[PATH_MAX];
     int result;
 
-    if (program == NULL && daemon_beside("f8gatherd", beside, sizeof(beside)) != 0) {
-        return bench_fail(error, "cannot tell where f8bench lies; give --daemon");
+    if (options->program == NULL) {
+        if (daemon_beside("f8gatherd", beside, sizeof(beside)) != 0) {
+            return bench_fail(error, "cannot tell where f8bench lies; give --daemon");
+        }
+        with_program.program = beside;
     }
     result = prepare(&daemon, error);
     if (result == 0) {
-        result = spawn(&daemon, program != NULL ? program : beside, error);
+        result = spawn(&daemon, &with_program, error);
     }
     if (result == 0) {
         result = await(&daemon, signal_fd, error);

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "client/bench/error.h"
+#include "client/bench/network.h"
 
 #define DAEMON_NONE                                                                                \
     {                                                                                              \
@@ -23,12 +24,20 @@ struct daemon {
     char socket[96];
 };
 
+/* What is started, and where. All borrowed for the call. */
+struct daemon_options {
+    const char *program;           /* NULL: f8gatherd beside this program */
+    const char *interface;         /* by which it reaches other hosts; NULL: it is the only one */
+    const struct network *network; /* NULL: where this process is */
+    uint32_t host;                 /* of the network, and in its name: "host0" */
+};
+
 /*
- * Starts `program` (NULL: f8gatherd beside this program) and waits until its socket takes
- * connections, it ends, or signal_fd is readable. On failure nothing of it stays.
+ * Starts it and waits until its socket takes connections, it ends, or signal_fd is readable. On
+ * failure nothing of it stays.
  */
-int daemon_start(
-    const char *program, int signal_fd, struct daemon *ret_daemon, struct bench_error *error);
+int daemon_start(const struct daemon_options *options, int signal_fd, struct daemon *ret_daemon,
+    struct bench_error *error);
 
 /*
  * Ends it, gently if it lets us, and removes its socket; nothing if none was started. -1 with the

@@ -110,6 +110,59 @@ bool layout_writes(
     return place->group == 0 || model_part_size(&part) < model_elements(weight);
 }
 
+uint32_t layout_first_rank(const struct options *options, uint32_t host)
+{
+    return options->hosts > 0 ? (uint32_t)((uint64_t)host * options->ranks / options->hosts) : 0;
+}
+
+uint32_t layout_host(const struct options *options, uint32_t rank)
+{
+    uint32_t host = 0;
+
+    while (host + 1 < options->hosts && layout_first_rank(options, host + 1) <= rank) {
+        host++;
+    }
+    return host;
+}
+
+uint32_t layout_local_ranks(const struct options *options, uint32_t group, uint32_t host)
+{
+    uint32_t count = 0;
+
+    for (uint32_t rank = 0; rank < options->ranks; rank++) {
+        count += layout_place(options, rank).group == group && layout_host(options, rank) == host;
+    }
+    return count;
+}
+
+/* What a rank has to give of all weights, as it is gathered. */
+static uint64_t gathered_bytes(
+    const struct options *options, const struct model *model, const struct place *place)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < model->num_weights; i++) {
+        struct model_part shard = layout_shard(options, &model->weights[i], place);
+        bytes += model_part_size(&shard) * model_wire_size(&model->weights[i]);
+    }
+    return bytes;
+}
+
+uint64_t layout_exchanged(
+    const struct options *options, const struct model *model, uint32_t from, uint32_t to)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t rank = 0; from != to && rank < options->ranks; rank++) {
+        struct place place = layout_place(options, rank);
+        if (layout_host(options, rank) == from &&
+            layout_local_ranks(options, place.group, to) > 0) {
+            bytes += gathered_bytes(options, model, &place);
+        }
+    }
+    return bytes;
+}
+
 struct layout_bytes layout_bytes(const struct options *options, const struct model *model)
 {
     struct layout_bytes bytes = {0};

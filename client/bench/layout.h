@@ -47,6 +47,22 @@ struct model_part layout_shard(
 bool layout_writes(
     const struct options *options, const struct model_weight *weight, const struct place *place);
 
+/* The host of a rank: ranks are spread over the hosts in order, as evenly as it goes. */
+uint32_t layout_host(const struct options *options, uint32_t rank);
+
+/* The first of its ranks. */
+uint32_t layout_first_rank(const struct options *options, uint32_t host);
+
+/* How many ranks of a gather group are on a host. */
+uint32_t layout_local_ranks(const struct options *options, uint32_t group, uint32_t host);
+
+/*
+ * Bytes, without padding and scales, that one host must send another in a step: of each gather
+ * group that has ranks on both, what its ranks here have to give.
+ */
+uint64_t layout_exchanged(
+    const struct options *options, const struct model *model, uint32_t from, uint32_t to);
+
 /* Bytes that all gather groups of a job move in a step, without padding. */
 struct layout_bytes {
     uint64_t source;

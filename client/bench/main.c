@@ -9,14 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/bench/exchange_command.h"
 #include "client/bench/report.h"
 #include "client/bench/run.h"
 
 static const char usage[] = "usage: f8bench run [OPTION]...\n"
+                            "       f8bench exchange [OPTION]...\n"
                             "       f8bench --help | --version\n"
                             "\n"
-                            "Runs a training job's gathers against f8gatherd, checks and measures "
-                            "them. `f8bench run --help` lists the options.\n";
+                            "run: a training job's gathers against f8gatherd, checked and "
+                            "measured.\n"
+                            "exchange: the same bytes between hosts over plain TCP.\n"
+                            "Each lists its options with --help.\n";
 
 static int load_files(const struct options *options, const struct model_options *how,
     struct safetensors_file *files, struct model *model, struct bench_error *error)
@@ -109,6 +113,9 @@ int main(int argc, char **argv)
     if (strcmp(verb, "--version") == 0) {
         printf("f8bench %s\n", F8_VERSION);
         return 0;
+    }
+    if (strcmp(verb, "exchange") == 0) {
+        return when_printed(exchange_command(argc - 1, argv + 1));
     }
     if (strcmp(verb, "run") != 0) {
         fprintf(stderr, "f8bench: %s%s%s\n%s", verb[0] != '\0' ? "no command is called " : "",

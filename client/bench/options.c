@@ -24,6 +24,14 @@
     X(MESH, "mesh", "dp=D,tp=T", "D x T ranks: each weight cut over T, gathered by groups of D")   \
     X(HSDP, "hsdp", "R", "ranks in R groups that hold the full weights each")                      \
     X(JOBS, "jobs", "N", "so many jobs at once, each with its own ranks and weights (default 1)")  \
+    X(HOSTS, "hosts", "N",                                                                         \
+        "spread the ranks over N hosts with a daemon each, 2 to 64 (see below)")                   \
+    X(IFNAME, "ifname", "NAME", "hosts share this interface: no network namespaces, no root")      \
+    X(RATE, "rate-mbit", "N",                                                                      \
+        "of a namespace's cable each way, 10^6 bits a second (default: any)")                      \
+    X(DELAY, "delay-us", "N", "of a namespace's cable one way, microseconds (default: none)")      \
+    X(TORCH, "torch", NULL,                                                                        \
+        "compare with torch.distributed's Gloo all-gather: python3 with torch")                    \
     X(STEPS, "steps", "N", "steps (default 5)")                                                    \
     X(SEED, "seed", "N", "of random weights, changes, and plants (default 1)")                     \
     X(FLAVOUR, "flavour", "NAME", "scales of 2-D weights: dynamic, delayed or static (dynamic)")   \
@@ -41,7 +49,7 @@
     X(CUDA_MEMORY, "cuda-memory", "KIND", "legacy (cudaMalloc) or vmm (default legacy)")           \
     X(CHECK, "check", "N", "check the gathered bytes of every N-th step (default 1)")              \
     X(PLANT, "plant", "KIND", "falsify one byte or scale, which must be found")                    \
-    X(SOCKET, "socket", "PATH", "use the daemon at this socket (default: start one)")              \
+    X(SOCKET, "socket", "PATH", "use the daemon at this socket, or N of them: PATH,PATH,...")      \
     X(DAEMON, "daemon", "PATH", "the daemon to start (default: f8gatherd beside f8bench)")         \
     X(CTL, "ctl", NULL, "show f8ctl's view of the scales at the end")                              \
     X(JSON, "json", NULL, "print one JSON object")                                                 \
@@ -116,6 +124,9 @@ static void print_help(void)
     for (uint32_t i = 0; model_builtin_name(i) != NULL; i++) {
         printf(" %s", model_builtin_name(i));
     }
+    printf(
+        "\n\nHosts are network namespaces of this machine, joined by a switch, which needs root; "
+        "with\n--ifname or --socket they are only daemons. Ranks are spread in order, evenly.\n");
     printf("\nExit status: 0 all was right, 1 it was not, 2 wrong usage, 130 interrupted.\n");
 }
 
@@ -273,6 +284,15 @@ static int take_value(int id, const char *text, struct options *options)
     case OPTION_DAEMON:
         options->daemon = text;
         return 0;
+    case OPTION_IFNAME:
+        options->ifname = text;
+        return 0;
+    case OPTION_HOSTS:
+        return number32(id, text, 2, NETWORK_MAX_HOSTS, &options->hosts);
+    case OPTION_RATE:
+        return number32(id, text, 1, 1000000, &options->shape.rate_mbit);
+    case OPTION_DELAY:
+        return number32(id, text, 1, 10000000, &options->shape.delay_us);
     case OPTION_BLOCKS:
         return number32(id, text, 1, 10000, &options->blocks);
     case OPTION_RANKS:
@@ -312,6 +332,9 @@ static int take(int id, struct options *options)
         return 0;
     case OPTION_PRE_GATHER:
         options->pre_gather = true;
+        return 0;
+    case OPTION_TORCH:
+        options->torch = true;
         return 0;
     case OPTION_CTL:
         options->ctl = true;
@@ -431,7 +454,7 @@ int options_parse(int argc, char **argv, struct options *ret_options)
         return -1;
     }
     if (check_together(&options) != 0 || arrange_ranks(&options) != 0 ||
-        arrange_history(&options) != 0) {
+        arrange_history(&options) != 0 || options_check_hosts(&options) != 0) {
         return -1;
     }
     if (options.model == NULL) {

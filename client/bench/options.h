@@ -6,9 +6,11 @@
 #define F8BENCH_OPTIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "client/bench/gpu.h"
+#include "client/bench/network.h"
 #include "client/f8client.h"
 
 /* A difference that the run makes itself, to show that its checker finds one. */
@@ -20,6 +22,7 @@ enum plant {
 
 #define OPTIONS_MAX_FILES   256
 #define OPTIONS_MAX_DEVICES 64
+#define OPTIONS_MAX_SOCKET  108 /* with its end, as in sockaddr_un */
 
 struct options {
     const char *model;                      /* borrowed: from argv, like all strings here */
@@ -31,6 +34,10 @@ struct options {
     uint32_t tp;     /* tensor parallel parts; 1 without a mesh */
     uint32_t hsdp;   /* groups of replicas; 1: no replicas */
     uint32_t jobs;
+    uint32_t hosts;             /* each with a daemon of its own; 0: one daemon, no network */
+    const char *ifname;         /* of hosts that are no network namespaces; NULL: they are */
+    struct network_shape shape; /* of the cables of network namespaces */
+    bool torch;                 /* compare with torch.distributed */
     uint32_t steps;
     uint64_t seed;
     enum f8_flavour flavour;
@@ -50,9 +57,19 @@ struct options {
     int devices[OPTIONS_MAX_DEVICES]; /* of the ranks, in turn; */
     uint32_t num_devices;             /* 0: all that there are */
     enum gpu_memory cuda_memory;
-    const char *socket; /* of a daemon that runs; NULL: start one */
+    const char *socket; /* of a daemon that runs, or with hosts a list; NULL: start them */
     const char *daemon; /* the program to start; NULL: f8gatherd beside f8bench */
 };
+
+/* The interface of hosts. */
+const char *options_interface(const struct options *options);
+
+/* The path of a host's daemon in --socket. 0, or -1: it has no such part, or it is too long. */
+int options_socket_of(const struct options *options, uint32_t host, char *path, size_t size);
+
+/* Whether what is told of hosts goes together, and with the rest; else -1, and stderr says why.
+ * Called by options_parse. */
+int options_check_hosts(const struct options *options);
 
 /* "host" or "cuda". */
 const char *options_device_name(const struct options *options);

@@ -26,24 +26,27 @@ static int ask(struct channel *channel, const char *job, struct probe *probe)
     }
     if (reply->body_case == F8__REPLY__BODY_INSPECT) {
         for (size_t i = 0; i < reply->inspect->n_groups; i++) {
-            probe->arena_bytes += reply->inspect->groups[i]->arena_bytes;
+            const F8__GroupInfo *group = reply->inspect->groups[i];
+            probe->arena_bytes += group->arena_bytes;
+            probe->engine_sent += group->bytes_sent;
+            probe->engine_received += group->bytes_received;
+            probe->control_sent += group->control_sent;
+            probe->control_received += group->control_received;
         }
     }
     f8__reply__free_unpacked(reply, NULL);
     return 0;
 }
 
-void probe_daemon(const char *socket, const char *job, struct probe *ret_probe)
+void probe_daemon(const char *socket, const char *job, struct probe *probe)
 {
     struct channel_options options = {.socket = socket, .role = F8__ROLE__ADMIN};
-    struct probe probe = {0};
     struct channel *channel;
 
     if (channel_open(&options, &channel) == F8_OK) {
-        snprintf(probe.daemon_version, sizeof(probe.daemon_version), "%s",
+        snprintf(probe->daemon_version, sizeof(probe->daemon_version), "%s",
             channel_daemon_version(channel));
-        probe.known = ask(channel, job, &probe) == 0;
+        probe->known = ask(channel, job, probe) == 0;
         channel_close(channel);
     }
-    *ret_probe = probe;
 }

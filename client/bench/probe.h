@@ -12,9 +12,12 @@
 struct probe {
     bool known; /* false: the daemon lets only others look */
     char daemon_version[64];
-    uint64_t arena_bytes; /* of the job's groups */
+    uint64_t arena_bytes;                    /* of the jobs' groups, here and below */
+    uint64_t engine_sent, engine_received;   /* bytes of groups over hosts, since they have met: */
+    uint64_t control_sent, control_received; /* by the engine and by control connections */
 };
 
-void probe_daemon(const char *socket, const char *job, struct probe *ret_probe);
+/* Adds what the daemon has for a job. */
+void probe_daemon(const char *socket, const char *job, struct probe *probe);
 
 #endif

@@ -118,7 +118,7 @@ static int sync_scales(struct rank *rank, uint32_t step)
     return 0;
 }
 
-static int send(struct rank *rank, uint32_t step, uint32_t bucket)
+static int ask(struct rank *rank, uint32_t step, uint32_t bucket)
 {
     double begin = shared_now();
     int status = F8_OK;
@@ -192,12 +192,12 @@ static int gather_all(struct rank *rank, uint32_t step)
     bool checked = step % rank->run->options->check_every == 0;
     uint32_t waited = 0;
 
-    if (send(rank, step, 0) != 0) {
+    if (ask(rank, step, 0) != 0) {
         return -1;
     }
     for (uint32_t b = 0; b < num_buckets; b++) {
         bool more = b + 1 < num_buckets;
-        if ((more && send(rank, step, b + 1) != 0) ||
+        if ((more && ask(rank, step, b + 1) != 0) ||
             wait_through(rank, step, checked && more ? b + 1 : b, &waited) != 0 ||
             (checked && check(rank, step, b) != 0) || release(rank, step, b) != 0) {
             return -1;
@@ -235,9 +235,10 @@ static int run_step(struct rank *rank, uint32_t step)
     if (change(rank, step) != 0) {
         return -1;
     }
-    if (measure_memcpy(rank, step) != 0) {
+    if (measure_memcpy(rank, step) != 0 || rank_yardstick_measure(rank, step) != 0) {
         return -1;
     }
+    rank_count_begin(rank);
     if (rank->run->options->precompute) {
         if (precompute(rank, step) != 0) {
             return -1;
@@ -246,7 +247,8 @@ static int run_step(struct rank *rank, uint32_t step)
     }
     rank_follow_gathers(rank);
     if (gather_counted(rank, step) != 0 ||
-        (rank->run->options->flavour == F8_DELAYED && sync_scales(rank, step) != 0)) {
+        (rank->run->options->flavour == F8_DELAYED && sync_scales(rank, step) != 0) ||
+        rank_count_end(rank, step) != 0) {
         return -1;
     }
     if (rank->place.rank == 0) {
@@ -292,6 +294,7 @@ int rank_main(const struct run *run, uint32_t number)
     struct rank rank = {.run = run,
         .place = layout_place(run->options, number),
         .index = index,
+        .host = layout_host(run->options, number),
         .result = &run->shared->ranks[index]};
     int result = rank_open(&rank);
 

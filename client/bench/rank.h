@@ -38,11 +38,22 @@ struct run {
     struct plan plan;
 };
 
+/* A group to be joined. */
+struct rank_group {
+    const char *name;
+    uint32_t number; /* its place in shared->ids */
+    uint32_t rank;
+    uint32_t world_size;
+    uint32_t local_ranks; /* of it on this host */
+};
+
 /* One rank's own things. */
 struct rank {
     const struct run *run; /* borrowed: from the parent */
     struct place place;
     uint32_t index; /* among the ranks of all jobs */
+    uint32_t host;
+    struct yardstick *yardstick; /* owned; NULL: there are no hosts */
     char group_name[64];
     struct shared_rank *result;  /* borrowed: from run->shared */
     struct f8_client *client;    /* owned */
@@ -65,8 +76,23 @@ struct rank {
     uint64_t copy_size;
 };
 
+/* What a host's first rank, or with torch each, measures the network with. */
+struct yardstick;
+
 /* Runs all steps; the exit status of the process. Failures are in run->shared. */
 int rank_main(const struct run *run, uint32_t rank);
+
+/* Joins a group, which may span hosts. All ranks of the job call it for as many groups. */
+int rank_join(struct rank *rank, const struct rank_group *what, struct f8_group **ret_group);
+
+/* The yardsticks over hosts; nothing where there are none. A step of them, in all ranks. */
+int rank_yardstick_open(struct rank *rank);
+int rank_yardstick_measure(struct rank *rank, uint32_t step);
+void rank_yardstick_close(struct rank *rank);
+
+/* Between these two, in all ranks, what passes the network is counted. */
+void rank_count_begin(struct rank *rank);
+int rank_count_end(struct rank *rank, uint32_t step);
 
 /* Waits for the other ranks of the job. */
 void rank_barrier(struct rank *rank);

@@ -125,6 +125,32 @@ static bool wants_mesh(const struct run *run)
     return any && run->options->dp > 0;
 }
 
+/* Its gather group, and what all ranks of a mesh have in common. */
+static int join_groups(struct rank *rank)
+{
+    const struct run *run = rank->run;
+    const struct options *options = run->options;
+    uint32_t first = layout_first_rank(options, rank->host);
+    uint32_t end = options->hosts > 0 ? layout_first_rank(options, rank->host + 1) : options->ranks;
+    const struct rank_group gathers = {.name = rank->group_name,
+        .number = rank->place.group,
+        .rank = rank->place.shard,
+        .world_size = layout_world_size(options),
+        .local_ranks = layout_local_ranks(options, rank->place.group, rank->host)};
+    const struct rank_group mesh = {.name = "mesh",
+        .number = layout_num_groups(options),
+        .rank = rank->place.rank,
+        .world_size = options->ranks,
+        .local_ranks = end - first};
+
+    layout_group_name(options, rank->place.group, rank->group_name, sizeof(rank->group_name));
+    if (rank_join(rank, &gathers, &rank->group) != 0) {
+        return -1;
+    }
+    rank->amax_group = rank->group;
+    return wants_mesh(run) ? rank_join(rank, &mesh, &rank->amax_group) : 0;
+}
+
 static int join(struct rank *rank)
 {
     const struct run *run = rank->run;
@@ -140,18 +166,7 @@ static int join(struct rank *rank)
             return rank_fail(rank, status, "work on", rank->result->device);
         }
     }
-    layout_group_name(run->options, rank->place.group, rank->group_name, sizeof(rank->group_name));
-    status = f8_group_join(rank->client, rank->group_name, rank->place.shard,
-        layout_world_size(run->options), &rank->group);
-    if (status != F8_OK) {
-        return rank_fail(rank, status, "join group", rank->group_name);
-    }
-    rank->amax_group = rank->group;
-    if (wants_mesh(run)) {
-        status = f8_group_join(
-            rank->client, "mesh", rank->place.rank, run->options->ranks, &rank->amax_group);
-    }
-    return status == F8_OK ? 0 : rank_fail(rank, status, "join", "group mesh");
+    return join_groups(rank);
 }
 
 /* The region on the device, and its copy on the host. */
@@ -296,7 +311,8 @@ static int seal(struct rank *rank)
 
 int rank_open(struct rank *rank)
 {
-    if (prepare(rank) != 0 || join(rank) != 0 || fill(rank) != 0 || register_all(rank) != 0) {
+    if (prepare(rank) != 0 || rank_yardstick_open(rank) != 0 || join(rank) != 0 ||
+        fill(rank) != 0 || register_all(rank) != 0) {
         return -1;
     }
     return seal(rank);
@@ -305,6 +321,7 @@ int rank_open(struct rank *rank)
 void rank_close(struct rank *rank)
 {
     f8_close(rank->client);
+    rank_yardstick_close(rank);
     if (rank->gpu != NULL) {
         free(rank->shards);
     }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/bench/report_hosts.h"
 #include "proto/protocol.h"
 
 #define SCHEMA "f8bench/1"
@@ -74,6 +75,9 @@ static void print_head(const struct report *report)
     }
     if (options->jobs > 1) {
         printf(", %u jobs", options->jobs);
+    }
+    if (options->hosts > 0) {
+        printf(" on %u hosts", options->hosts);
     }
     if (options->slots > 0) {
         printf(", %u slots", options->slots);
@@ -142,17 +146,28 @@ static void print_jobs(const struct summary *summary)
     print_job("all", &summary->gathers, &summary->times, &summary->counts);
 }
 
+/* Of all hosts. */
+static uint64_t arena_bytes(const struct report *report)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t host = 0; host < NETWORK_MAX_HOSTS; host++) {
+        bytes += report->outcome->probes[host].arena_bytes;
+    }
+    return bytes;
+}
+
 static void print_sizes(const struct report *report)
 {
     const struct summary *summary = report->summary;
-    const struct probe *probe = &report->outcome->probe;
+    const struct probe *probe = &report->outcome->probes[0];
 
     print_bytes("source", summary->bytes.source);
     print_bytes(", gathered", summary->bytes.gathered);
     print_bytes(" (float8", summary->bytes.float8);
     printf(")");
     if (probe->known) {
-        print_bytes(", arena", probe->arena_bytes);
+        print_bytes(", arena", arena_bytes(report));
     }
     printf(", %.2f round trips a bucket\n", summary->round_trips_per_bucket);
 }
@@ -185,6 +200,9 @@ void report_text(const struct report *report)
         print_sizes(report);
         print_phases(&summary->times);
         print_jobs(summary);
+        if (summary->hosts.num_hosts > 0) {
+            report_hosts_text(report);
+        }
         if (report->outcome->ctl != NULL) {
             printf("\n%s", report->outcome->ctl);
         }
@@ -311,14 +329,16 @@ static void set_string(json_t *object, const char *key, const char *value)
 
 int report_json(const struct report *report)
 {
-    const struct probe *probe = &report->outcome->probe;
+    const struct probe *probe = &report->outcome->probes[0];
     json_t *object = json_settings(report);
     json_t *results = json_results(report);
     int result = -1;
 
     if (object != NULL && results != NULL && json_object_update(object, results) == 0) {
         json_object_set_new(object, "arena_bytes",
-            probe->known ? json_integer((json_int_t)probe->arena_bytes) : json_null());
+            probe->known ? json_integer((json_int_t)arena_bytes(report)) : json_null());
+        json_object_set_new(object, "network",
+            report->summary->hosts.num_hosts > 0 ? report_hosts_json(report) : json_null());
         set_string(object, "daemon_version",
             probe->daemon_version[0] != '\0' ? probe->daemon_version : NULL);
         set_string(object, "error", complaint(report));

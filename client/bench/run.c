@@ -105,9 +105,14 @@ static int prepare(struct runner *runner)
 {
     const struct options *options = runner->options;
     uint32_t num_ranks = runner->num_ranks;
+    const struct shared_sizes sizes = {.jobs = options->jobs,
+        .job_ranks = options->ranks,
+        .steps = options->steps,
+        .weights = runner->model->num_weights,
+        .hosts = runner->num_hosts,
+        .groups = layout_num_groups(options) + 1}; /* the mesh is one too */
 
-    runner->shared =
-        shared_new(options->jobs, options->ranks, options->steps, runner->model->num_weights);
+    runner->shared = shared_new(&sizes);
     runner->outcome->shared = runner->shared;
     runner->jobs = calloc(options->jobs, sizeof(*runner->jobs));
     runner->pids = calloc(num_ranks, sizeof(*runner->pids));
@@ -125,32 +130,23 @@ static int prepare(struct runner *runner)
     return options->plant != PLANT_NONE ? make_plan(runner) : 0;
 }
 
-static int start_daemon(struct runner *runner)
-{
-    if (runner->options->socket != NULL) {
-        runner->socket = runner->options->socket;
-        return 0;
-    }
-    if (daemon_start(runner->options->daemon, runner->signal_fd, &runner->daemon,
-            &runner->outcome->error) != 0) {
-        return -1;
-    }
-    runner->socket = runner->daemon.socket;
-    return 0;
-}
-
 /* In the child. SIGINT stays blocked: a Ctrl-C is the parent's to handle. */
 __attribute__((noreturn)) static void become_rank(
     struct runner *runner, uint32_t index, pid_t parent)
 {
     uint32_t ranks = runner->options->ranks;
     struct run *run = &runner->jobs[index / ranks].run;
+    uint32_t host;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
         _exit(1);
     }
-    run->socket = runner->socket;
+    host = layout_host(runner->options, index % ranks);
+    if (runner->network != NULL && network_enter(runner->network, host) != 0) {
+        _exit(1);
+    }
+    run->socket = runner->sockets[host].path;
     _exit(rank_main(run, index % ranks));
 }
 
@@ -201,7 +197,7 @@ static void stop(struct runner *runner)
             close(runner->pidfds[i]);
         }
     }
-    if (daemon_stop(&runner->daemon, &error) != 0 && !outcome->failed) {
+    if (run_stop_hosts(runner, &error) != 0 && !outcome->failed) {
         outcome->failed = true;
         outcome->error = error;
     }
@@ -224,12 +220,12 @@ void run_bench(
         .model = model,
         .outcome = ret_outcome,
         .num_ranks = options->jobs * options->ranks,
-        .daemon = DAEMON_NONE,
+        .num_hosts = options->hosts > 0 ? options->hosts : 1,
         .signal_fd = -1};
 
     *ret_outcome = (struct outcome){0};
     ret_outcome->failed = catch_signals(&runner) != 0 || prepare(&runner) != 0 ||
-                          start_daemon(&runner) != 0 || start_ranks(&runner) != 0 ||
+                          run_start_hosts(&runner) != 0 || start_ranks(&runner) != 0 ||
                           run_watch(&runner) != 0;
     ret_outcome->interrupted = take_signals(&runner) && ret_outcome->failed;
     stop(&runner);

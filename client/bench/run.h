@@ -16,11 +16,11 @@
 
 /* What a run leaves to be reported. */
 struct outcome {
-    struct shared *shared; /* owned; NULL if it failed early */
-    struct probe probe;
-    char *ctl;        /* owned: what f8ctl printed; NULL: it was not asked */
-    bool failed;      /* error says why */
-    bool interrupted; /* by SIGINT or SIGTERM: failed too */
+    struct shared *shared;                  /* owned; NULL if it failed early */
+    struct probe probes[NETWORK_MAX_HOSTS]; /* by host; the first if there are none */
+    char *ctl;                              /* owned: what f8ctl printed; NULL: it was not asked */
+    bool failed;                            /* error says why */
+    bool interrupted;                       /* by SIGINT or SIGTERM: failed too */
     struct bench_error error;
 };
 

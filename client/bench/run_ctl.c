@@ -40,7 +40,8 @@ static int show_job(struct runner *runner, const char *job, FILE *to)
         close(ends[0]);
         close(ends[1]);
         sigprocmask(SIG_SETMASK, &runner->old_signals, NULL);
-        execl(program, program, "--socket", runner->socket, "--job", job, "scales", (char *)NULL);
+        execl(program, program, "--socket", runner->sockets[0].path, "--job", job, "scales",
+            (char *)NULL);
         fprintf(stderr, "cannot run %s: %s\n", program, strerror(errno));
         _exit(127);
     }

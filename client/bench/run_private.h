@@ -19,15 +19,23 @@ struct job {
     struct source source;
 };
 
+/* Where a daemon listens. */
+struct socket_path {
+    char path[OPTIONS_MAX_SOCKET];
+};
+
 struct runner {
     const struct options *options; /* borrowed: from main */
     const struct model *model;     /* borrowed: from main */
     struct outcome *outcome;       /* borrowed: from main */
     struct shared *shared;         /* borrowed: from outcome */
     struct job *jobs;              /* owned */
-    const char *socket;            /* borrowed: from options or daemon */
-    struct daemon daemon;
-    int signal_fd; /* owned: SIGINT and SIGTERM arrive here */
+    uint32_t num_hosts;            /* 1 without any */
+    struct network *network;       /* owned; NULL: hosts are no namespaces */
+    struct daemon *daemons;        /* owned: by host, */
+    uint32_t num_daemons;          /* those that were started; 0 of given sockets */
+    struct socket_path *sockets;   /* owned: by host */
+    int signal_fd;                 /* owned: SIGINT and SIGTERM arrive here */
     sigset_t old_signals;
     uint32_t num_ranks; /* of all jobs */
     pid_t *pids;        /* owned: of the ranks; 0: not started, or waited for */
@@ -38,6 +46,12 @@ struct runner {
 
 /* Watches until all ranks have ended well (0), or something failed (-1, outcome->error). */
 int run_watch(struct runner *runner);
+
+/* Makes the hosts, if any, and starts a daemon on each, or takes those that there are. */
+int run_start_hosts(struct runner *runner);
+
+/* Ends them all. -1 with the reason if a daemon did not end well. */
+int run_stop_hosts(struct runner *runner, struct bench_error *error);
 
 /* Runs f8ctl on each job's weights, and keeps what it prints in the outcome. */
 int run_ctl(struct runner *runner);

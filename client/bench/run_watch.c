@@ -21,11 +21,10 @@
  */
 #define DEATH_SECONDS 2
 
-/* Places in the list that is polled; the ranks follow. */
+/* Places in the list that is polled; the daemons and then the ranks follow. */
 enum {
     SLOT_SIGNAL,
     SLOT_PROGRESS,
-    SLOT_DAEMON,
     NUM_SLOTS,
 };
 
@@ -114,12 +113,12 @@ static struct failed find_cause(const struct runner *runner)
 static bool await_another_end(const struct runner *runner, double deadline)
 {
     int left_ms = (int)((deadline - shared_now()) * 1000);
-    struct pollfd *fds = calloc(runner->num_ranks + 1, sizeof(*fds));
+    struct pollfd *fds = calloc(runner->num_ranks + runner->num_daemons, sizeof(*fds));
     nfds_t count = 0;
     bool more = false;
 
-    if (fds != NULL && runner->daemon.pid > 0) {
-        fds[count++] = (struct pollfd){.fd = runner->daemon.pidfd, .events = POLLIN};
+    for (uint32_t i = 0; fds != NULL && i < runner->num_daemons; i++) {
+        fds[count++] = (struct pollfd){.fd = runner->daemons[i].pidfd, .events = POLLIN};
     }
     for (uint32_t i = 0; fds != NULL && i < runner->num_ranks; i++) {
         if (runner->pids[i] > 0 && end_of(runner, i).si_pid == 0) {
@@ -133,11 +132,16 @@ static bool await_another_end(const struct runner *runner, double deadline)
     return more;
 }
 
-static bool daemon_died(const struct runner *runner)
+/* The first daemon that has ended; NULL: all run. */
+static struct daemon *dead_daemon(const struct runner *runner)
 {
-    struct pollfd ended = {.fd = runner->daemon.pidfd, .events = POLLIN};
-
-    return runner->daemon.pid > 0 && poll(&ended, 1, 0) > 0;
+    for (uint32_t i = 0; i < runner->num_daemons; i++) {
+        struct pollfd ended = {.fd = runner->daemons[i].pidfd, .events = POLLIN};
+        if (poll(&ended, 1, 0) > 0) {
+            return &runner->daemons[i];
+        }
+    }
+    return NULL;
 }
 
 /*
@@ -149,11 +153,12 @@ static int explain(struct runner *runner)
     double deadline = shared_now() + DEATH_SECONDS;
     struct failed cause = find_cause(runner);
 
-    while (cause.nearness == 1 && !daemon_died(runner) && await_another_end(runner, deadline)) {
+    while (
+        cause.nearness == 1 && dead_daemon(runner) == NULL && await_another_end(runner, deadline)) {
         cause = find_cause(runner);
     }
-    if (cause.nearness == 1 && daemon_died(runner)) {
-        return daemon_explain(&runner->daemon, &runner->outcome->error);
+    if (cause.nearness == 1 && dead_daemon(runner) != NULL) {
+        return daemon_explain(dead_daemon(runner), &runner->outcome->error);
     }
     return explain_rank(runner, cause.rank, &cause.ended);
 }
@@ -179,12 +184,11 @@ static int reap(struct runner *runner, uint32_t rank)
  */
 static int go_ahead(struct runner *runner)
 {
-    struct probe *probe = &runner->outcome->probe;
-
-    for (uint32_t i = 0; i < runner->options->jobs; i++) {
-        uint64_t others = probe->arena_bytes;
-        probe_daemon(runner->socket, runner->jobs[i].run.job, probe);
-        probe->arena_bytes += others;
+    for (uint32_t host = 0; host < runner->num_hosts; host++) {
+        for (uint32_t i = 0; i < runner->options->jobs; i++) {
+            probe_daemon(runner->sockets[host].path, runner->jobs[i].run.job,
+                &runner->outcome->probes[host]);
+        }
     }
     if (runner->options->ctl && run_ctl(runner) != 0) {
         return -1;
@@ -210,23 +214,46 @@ static int on_progress(struct runner *runner)
 /* What poll has found. */
 static int handle(struct runner *runner, const struct pollfd *fds)
 {
+    const struct pollfd *daemons = fds + NUM_SLOTS;
+    const struct pollfd *ranks = daemons + runner->num_daemons;
+
     if (fds[SLOT_SIGNAL].revents != 0) {
         return bench_fail(&runner->outcome->error, "interrupted");
     }
     for (uint32_t i = 0; i < runner->num_ranks; i++) {
-        if (fds[NUM_SLOTS + i].revents != 0 && reap(runner, i) != 0) {
+        if (ranks[i].revents != 0 && reap(runner, i) != 0) {
             return -1;
         }
     }
-    if (fds[SLOT_DAEMON].revents != 0 && runner->running > 0) {
-        return daemon_explain(&runner->daemon, &runner->outcome->error);
+    for (uint32_t i = 0; i < runner->num_daemons; i++) {
+        if (daemons[i].revents != 0 && runner->running > 0) {
+            return daemon_explain(&runner->daemons[i], &runner->outcome->error);
+        }
     }
     return fds[SLOT_PROGRESS].revents != 0 ? on_progress(runner) : 0;
 }
 
+/* Lists what is to be polled. */
+static void list(const struct runner *runner, struct pollfd *fds)
+{
+    struct pollfd *at = fds + NUM_SLOTS;
+
+    fds[SLOT_SIGNAL].fd = runner->signal_fd;
+    fds[SLOT_PROGRESS].fd = runner->shared->progress_fd;
+    for (uint32_t i = 0; i < runner->num_daemons; i++) {
+        (at++)->fd = runner->daemons[i].pidfd;
+    }
+    for (uint32_t i = 0; i < runner->num_ranks; i++) {
+        (at++)->fd = runner->pidfds[i];
+    }
+    while (at-- > fds) {
+        at->events = POLLIN;
+    }
+}
+
 int run_watch(struct runner *runner)
 {
-    uint32_t num_fds = NUM_SLOTS + runner->num_ranks;
+    uint32_t num_fds = NUM_SLOTS + runner->num_daemons + runner->num_ranks;
     struct pollfd *fds = calloc(num_fds, sizeof(*fds));
     int result = 0;
 
@@ -234,15 +261,7 @@ int run_watch(struct runner *runner)
         return bench_no_memory(&runner->outcome->error);
     }
     while (result == 0 && runner->running > 0) {
-        fds[SLOT_SIGNAL].fd = runner->signal_fd;
-        fds[SLOT_PROGRESS].fd = runner->shared->progress_fd;
-        fds[SLOT_DAEMON].fd = runner->daemon.pidfd;
-        for (uint32_t i = 0; i < runner->num_ranks; i++) {
-            fds[NUM_SLOTS + i].fd = runner->pidfds[i];
-        }
-        for (uint32_t i = 0; i < num_fds; i++) {
-            fds[i].events = POLLIN;
-        }
+        list(runner, fds);
         if (poll(fds, num_fds, -1) < 0) {
             continue; /* EINTR: a debugger */
         }

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "client/bench/median.h"
+
 /* The bytes that a phase moves. */
 enum bytes {
     BYTES_NONE,
@@ -32,21 +34,6 @@ static const struct {
     {"total", BIT(TIME_PRECOMPUTE) | GATHER | BIT(TIME_RELEASE) | BIT(TIME_SYNC), BYTES_GATHER},
 };
 
-static int compare(const void *left, const void *right)
-{
-    double a = *(const double *)left;
-    double b = *(const double *)right;
-
-    return a < b ? -1 : a > b;
-}
-
-/* Sorts them. */
-static double median(double *values, uint32_t count)
-{
-    qsort(values, count, sizeof(*values), compare);
-    return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
-
 /* The ranks of one job. */
 struct team {
     struct shared *shared; /* borrowed: from the outcome */
@@ -56,19 +43,24 @@ struct team {
     double *values; /* owned by summary_make: room for one a step */
 };
 
-/* What the slowest rank took for some of the times of a step. */
-static double slowest(const struct team *team, uint32_t step, unsigned times)
+double summary_slowest(
+    struct shared *shared, uint32_t first, uint32_t count, uint32_t step, unsigned times)
 {
     double most = 0;
 
-    for (uint32_t rank = team->first; rank < team->first + team->count; rank++) {
+    for (uint32_t rank = first; rank < first + count; rank++) {
         double sum = 0;
         for (int time = 0; time < NUM_TIMES; time++) {
-            sum += times & BIT(time) ? *shared_time_of(team->shared, step, rank, time) : 0;
+            sum += times & BIT(time) ? *shared_time_of(shared, step, rank, time) : 0;
         }
         most = sum > most ? sum : most;
     }
     return most;
+}
+
+static double slowest(const struct team *team, uint32_t step, unsigned times)
+{
+    return summary_slowest(team->shared, team->first, team->count, step, times);
 }
 
 static double median_of(const struct team *team, unsigned times)
@@ -252,6 +244,9 @@ void summary_make(const struct options *options, const struct model *model,
     }
     if (!failed) {
         failed = make_jobs(options, &bytes, team, &summary) != 0;
+    }
+    if (!failed && options->hosts > 0) {
+        failed = summary_hosts_make(options, model, outcome->shared, &summary.hosts) != 0;
     }
     summary.ok = !failed && summary.counts.mismatches == 0 && summary.counts.checked_bytes > 0 &&
                  options->plant == PLANT_NONE;

@@ -11,6 +11,7 @@
 
 #include "client/bench/layout.h"
 #include "client/bench/run.h"
+#include "client/bench/summary_hosts.h"
 
 #define SUMMARY_MAX_PHASES 7
 
@@ -55,9 +56,14 @@ struct summary {
     struct histogram gathers; /* of all jobs */
     const char *first;        /* borrowed: from the outcome: the first mismatch; NULL: none */
     double round_trips_per_bucket;
+    struct summary_hosts hosts;
     struct summary_job *jobs; /* owned; NULL of a run that failed */
     uint32_t num_jobs;
 };
+
+/* What the slowest of some ranks took for some of the times of a step: bits 1 << TIME_... */
+double summary_slowest(
+    struct shared *shared, uint32_t first, uint32_t count, uint32_t step, unsigned times);
 
 /* A failed run has sums, but no phases. To be ended with summary_done. */
 void summary_make(const struct options *options, const struct model *model,

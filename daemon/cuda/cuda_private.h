@@ -124,8 +124,8 @@ int cuda_queue_start(struct cuda *cuda, struct reason *reason);
  * then nothing of `cuda` may be freed. */
 bool cuda_queue_stop(struct cuda *cuda);
 
-/* Loop: a zeroed command, or NULL. */
-struct cuda_command *cuda_command_new(struct cuda *cuda, enum cuda_command_kind kind);
+/* Loop: a copy of that, or NULL. */
+struct cuda_command *cuda_command_new(struct cuda *cuda, const struct cuda_command *what);
 
 /* Loop. */
 void cuda_command_free(struct cuda *cuda, struct cuda_command *command);

@@ -82,19 +82,19 @@ static void deliver(struct cuda *cuda, struct cuda_completion *completion)
     }
 }
 
-/* Never NULL: without memory for a record of a hundred bytes there is no way to say anything. */
-static struct cuda_command *new_command(struct backend *backend, enum cuda_command_kind kind)
+/* Never fails: without memory for a record of a hundred bytes there is no way to say anything. */
+static void push(struct backend *backend, const struct cuda_command *what)
 {
     struct cuda *cuda = to_cuda(backend);
-    struct cuda_command *command = cuda_command_new(cuda, kind);
+    struct cuda_command *command = cuda_command_new(cuda, what);
     if (!command) {
         cuda_log(cuda, LOG_LEVEL_ERROR, "out of memory for a command of the device thread");
         abort();
     }
     command->completion.deliver = deliver;
-    if (is_awaited(kind))
+    if (is_awaited(what->kind))
         cuda_hold(cuda);
-    return command;
+    cuda_queue_push(cuda, command);
 }
 
 /* ---- operations ---- */
@@ -108,11 +108,9 @@ static void module_submit(struct backend *backend, struct backend_work *work)
     }
     work->submitted = true;
     work->cancelled = false;
-    struct cuda_command *command = new_command(backend, CUDA_WORK);
-    command->work = work;
     if (has_own_landing(work))
         cuda_hold(to_cuda(backend));
-    cuda_queue_push(to_cuda(backend), command);
+    push(backend, &(struct cuda_command){.kind = CUDA_WORK, .work = work});
 }
 
 static void module_cancel(struct backend *backend, struct backend_work *work)
@@ -125,56 +123,42 @@ static void module_reserve(struct backend *backend, struct backend_reserve *rese
 {
     reserve->arena = NULL;
     reserve->reason.text[0] = '\0';
-    struct cuda_command *command = new_command(backend, CUDA_RESERVE);
-    command->reserve = reserve;
-    cuda_queue_push(to_cuda(backend), command);
+    push(backend, &(struct cuda_command){.kind = CUDA_RESERVE, .reserve = reserve});
 }
 
 static void module_attach(struct backend *backend, struct backend_attach *attach)
 {
     attach->client = NULL;
     attach->reason.text[0] = '\0';
-    struct cuda_command *command = new_command(backend, CUDA_ATTACH);
-    command->attach = attach;
-    cuda_queue_push(to_cuda(backend), command);
+    push(backend, &(struct cuda_command){.kind = CUDA_ATTACH, .attach = attach});
 }
 
 static void module_detach(struct backend *backend, struct backend_client *client)
 {
-    struct cuda_command *command = new_command(backend, CUDA_DETACH);
-    command->client = client;
-    cuda_queue_push(to_cuda(backend), command);
+    push(backend, &(struct cuda_command){.kind = CUDA_DETACH, .client = client});
 }
 
 static void module_map(struct backend *backend, struct backend_map *map)
 {
     map->mapping = NULL;
     map->reason.text[0] = '\0';
-    struct cuda_command *command = new_command(backend, CUDA_MAP);
-    command->map = map;
-    cuda_queue_push(to_cuda(backend), command);
+    push(backend, &(struct cuda_command){.kind = CUDA_MAP, .map = map});
 }
 
 static void module_unmap(struct backend *backend, struct backend_mapping *mapping)
 {
-    struct cuda_command *command = new_command(backend, CUDA_UNMAP);
-    command->mapping = mapping;
-    cuda_queue_push(to_cuda(backend), command);
+    push(backend, &(struct cuda_command){.kind = CUDA_UNMAP, .mapping = mapping});
 }
 
 static void module_free_arena(struct backend *backend, struct device_arena *arena)
 {
-    struct cuda_command *command = new_command(backend, CUDA_FREE_ARENA);
-    command->arena = (struct cuda_arena *)arena;
-    cuda_queue_push(to_cuda(backend), command);
+    push(backend,
+        &(struct cuda_command){.kind = CUDA_FREE_ARENA, .arena = (struct cuda_arena *)arena});
 }
 
 static void module_fence(struct backend *backend, struct backend_fence *fence)
 {
-    struct cuda_command *command = new_command(backend, CUDA_FENCE);
-    command->fence = fence;
-    command->pid = fence->pid;
-    cuda_queue_push(to_cuda(backend), command);
+    push(backend, &(struct cuda_command){.kind = CUDA_FENCE, .fence = fence, .pid = fence->pid});
 }
 
 static void module_collect(struct backend *backend)

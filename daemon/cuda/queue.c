@@ -77,7 +77,7 @@ void cuda_finish(struct cuda *cuda, struct cuda_command *command, int status)
 
 /* ---- commands ---- */
 
-struct cuda_command *cuda_command_new(struct cuda *cuda, enum cuda_command_kind kind)
+struct cuda_command *cuda_command_new(struct cuda *cuda, const struct cuda_command *what)
 {
     struct cuda_command *command = cuda->queue.spare;
     if (command)
@@ -85,7 +85,7 @@ struct cuda_command *cuda_command_new(struct cuda *cuda, enum cuda_command_kind 
     else
         command = malloc(sizeof(*command));
     if (command)
-        *command = (struct cuda_command){.kind = kind};
+        *command = *what;
     return command;
 }
 

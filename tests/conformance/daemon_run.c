@@ -30,7 +30,8 @@ static bool start(const struct row *index, struct daemon *ret_daemon)
     for (size_t i = 0; !named && i < sizeof(places) / sizeof(places[0]); i++)
         if (daemon_beside(places[i], program, sizeof(program)) == 0 && access(program, X_OK) == 0)
             break;
-    if (program[0] != '\0' && daemon_start(program, -1, ret_daemon, &error) == 0)
+    const struct daemon_options options = {.program = program};
+    if (program[0] != '\0' && daemon_start(&options, -1, ret_daemon, &error) == 0)
         return true;
     row_fail(index, "%s", error.text);
     return false;

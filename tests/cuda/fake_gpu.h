@@ -42,6 +42,8 @@ struct fake_gpu_shared {
     atomic_uint done;            /* number in GatherReply and DoneReply; 0: the right one */
     atomic_int withhold;         /* replies of this body case wait for a Ping */
     atomic_bool by_release_only; /* gathers wait for the place's last Release, not for `ready` */
+    atomic_int hangs_up;         /* at a request of this body case it closes the connection, ... */
+    atomic_int lingers_ms; /* ... lives on for so long, lets go of all that it has, and ends */
     _Atomic uint64_t places[FAKE_GPU_BUCKETS]; /* of shared buckets: offset in the arena */
 
     /* Seen by the daemon. */

@@ -8,7 +8,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "tests/lib/fake_daemon.h"
 
 /* A reply, and what it points to. */
 struct gpu_reply {
@@ -25,60 +28,15 @@ struct gpu_reply {
     int fd; /* borrowed; -1: none */
 };
 
-struct gpu_packet {
-    uint8_t bytes[F8_PROTO_MAX_PACKET];
-    size_t length;
+/* The descriptors that came with a request. */
+struct gpu_fds {
     int fds[F8_PROTO_MAX_FDS];
-    uint32_t num_fds;
+    uint32_t count;
 };
 
 static uint8_t withheld[FAKE_GPU_BUCKETS][256];
 static size_t withheld_size[FAKE_GPU_BUCKETS];
 static uint32_t num_withheld;
-
-static bool receive(int fd, struct gpu_packet *packet)
-{
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(F8_PROTO_MAX_FDS * sizeof(int))];
-    } control;
-    struct iovec part = {.iov_base = packet->bytes, .iov_len = sizeof(packet->bytes)};
-    struct msghdr message = {.msg_iov = &part,
-        .msg_iovlen = 1,
-        .msg_control = control.bytes,
-        .msg_controllen = sizeof(control.bytes)};
-    ssize_t length = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-    if (length <= 0)
-        return false;
-    GPU_MUST(!(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)));
-    packet->length = (size_t)length;
-    packet->num_fds = 0;
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    if (header) {
-        packet->num_fds = (uint32_t)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        memcpy(packet->fds, CMSG_DATA(header), packet->num_fds * sizeof(int));
-    }
-    return true;
-}
-
-static void send_bytes(int socket, const uint8_t *bytes, size_t size, int fd)
-{
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {.bytes = {0}};
-    struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = size};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    if (fd >= 0) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = sizeof(control.bytes);
-        control.header.cmsg_level = SOL_SOCKET;
-        control.header.cmsg_type = SCM_RIGHTS;
-        control.header.cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(&control.header), &fd, sizeof(int));
-    }
-    (void)sendmsg(socket, &message, MSG_NOSIGNAL); /* a client that has gone is no fault */
-}
 
 /* Keeps what came, with whether its event's work had run already. */
 static void note(struct gpu *gpu, uint32_t body, uint32_t bucket, uint32_t ready)
@@ -165,18 +123,18 @@ static void fill_precompute(
 }
 
 static void fill_region(
-    struct gpu *gpu, const F8__RegionAdd *add, const struct gpu_packet *packet, F8__Reply *reply)
+    struct gpu *gpu, const F8__RegionAdd *add, const struct gpu_fds *came, F8__Reply *reply)
 {
     GPU_MUST(add->cuda);
     gpu->shared->packets++;
-    gpu->shared->fds += packet->num_fds;
+    gpu->shared->fds += came->count;
     gpu->shared->region_size = add->cuda->size;
     if (!add->cuda->more && add->cuda->size == 0) {
         gpu_drop_partial(gpu);
         reply->status = F8_EINVAL;
         return;
     }
-    uint32_t number = gpu_add_region(gpu, add->cuda, packet->fds, packet->num_fds);
+    uint32_t number = gpu_add_region(gpu, add->cuda, came->fds, came->count);
     if (number == 0)
         return;
     reply->body_case = F8__REPLY__BODY_REGION;
@@ -219,7 +177,7 @@ static bool handle_group(struct gpu *gpu, const F8__Request *request, struct gpu
     }
 }
 
-static void handle(struct gpu *gpu, const F8__Request *request, const struct gpu_packet *packet,
+static void handle(struct gpu *gpu, const F8__Request *request, const struct gpu_fds *came,
     struct gpu_reply *answer)
 {
     F8__Reply *reply = &answer->reply;
@@ -241,7 +199,7 @@ static void handle(struct gpu *gpu, const F8__Request *request, const struct gpu
         break;
     case F8__REQUEST__BODY_REGION_ADD:
         reply->region = &answer->region;
-        fill_region(gpu, request->region_add, packet, reply);
+        fill_region(gpu, request->region_add, came, reply);
         break;
     case F8__REQUEST__BODY_REGION_DROP:
         gpu_drop_region(gpu, request->region_drop->region);
@@ -264,12 +222,12 @@ static void handle(struct gpu *gpu, const F8__Request *request, const struct gpu
 static void send_withheld(int socket)
 {
     for (uint32_t i = 0; i < num_withheld; i++)
-        send_bytes(socket, withheld[i], withheld_size[i], -1);
+        (void)fake_send_bytes(socket, withheld[i], withheld_size[i]);
     num_withheld = 0;
 }
 
 static void answer_request(
-    struct gpu *gpu, int socket, const F8__Request *request, const struct gpu_packet *packet)
+    struct gpu *gpu, int socket, const F8__Request *request, const struct gpu_fds *came)
 {
     static uint8_t bytes[F8_PROTO_MAX_PACKET];
     struct gpu_reply answer = {F8__REPLY__INIT, F8__HELLO_REPLY__INIT, F8__DEVICE_REPLY__INIT,
@@ -280,7 +238,7 @@ static void answer_request(
         answer.reply.status = gpu->shared->fail_status;
         answer.reply.text = (char *)(uintptr_t) "refused by the test";
     } else {
-        handle(gpu, request, packet, &answer);
+        handle(gpu, request, came, &answer);
     }
     if (request->body_case == F8__REQUEST__BODY_RELEASE)
         return;
@@ -293,13 +251,37 @@ static void answer_request(
         withheld_size[num_withheld++] = size;
         return;
     }
-    send_bytes(socket, bytes, size, answer.fd);
+    (void)fake_send_packet(socket, bytes, size, answer.fd); /* a client that has gone is no fault */
+}
+
+/* As a daemon that is told to end while a kernel still reads the client's memory. */
+static void linger(struct gpu *gpu, int socket)
+{
+    const int ms = gpu->shared->lingers_ms;
+    const struct timespec nap = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    (void)shutdown(socket, SHUT_RDWR);
+    nanosleep(&nap, NULL);
+    gpu_detach(gpu);
+    gpu->shared->drops++;
+}
+
+/* Answers a request; false: it was the last one. */
+static bool serve(
+    struct gpu *gpu, int socket, const F8__Request *request, const struct gpu_fds *came)
+{
+    if (request->body_case == F8__REQUEST__BODY_GOODBYE)
+        return false;
+    if (gpu->shared->hangs_up == (int)request->body_case) {
+        linger(gpu, socket);
+        return false;
+    }
+    answer_request(gpu, socket, request, came);
+    return true;
 }
 
 int fake_gpu_daemon(void)
 {
     static struct gpu gpu;
-    static struct gpu_packet packet;
     gpu.shared =
         mmap(NULL, sizeof(*gpu.shared), PROT_READ | PROT_WRITE, MAP_SHARED, FAKE_GPU_MEMORY, 0);
     GPU_MUST(gpu.shared != MAP_FAILED);
@@ -307,15 +289,14 @@ int fake_gpu_daemon(void)
     GPU_MUST(socket >= 0);
     gpu_open(&gpu);
     bool more = true;
-    while (more && receive(socket, &packet)) {
-        F8__Request *request = f8__request__unpack(NULL, packet.length, packet.bytes);
-        GPU_MUST(request);
-        more = request->body_case != F8__REQUEST__BODY_GOODBYE;
-        if (more)
-            answer_request(&gpu, socket, request, &packet);
-        f8__request__free_unpacked(request, NULL);
-        for (uint32_t i = 0; i < packet.num_fds; i++)
-            close(packet.fds[i]);
+    while (more) {
+        struct gpu_fds came = {.count = 0};
+        F8__Request *request = fake_receive_fds(socket, came.fds, &came.count);
+        more = request && serve(&gpu, socket, request, &came);
+        if (request)
+            fake_free(request);
+        for (uint32_t i = 0; i < came.count; i++)
+            close(came.fds[i]);
     }
     close(socket);
     return 0;

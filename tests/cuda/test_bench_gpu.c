@@ -10,6 +10,7 @@
 
 #include "client/bench/gpu.h"
 #include "tests/lib/one_rank.h"
+#include "tests/lib/suite.h"
 
 /* More than a granule, and no multiple of one. */
 #define SIZE ((uint64_t)(5 << 20) + 17)
@@ -66,6 +67,7 @@ END_TEST
 int main(void)
 {
     TCase *tcase = tcase_create("the device of f8bench");
+    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, test_memory);
     tcase_add_test(tcase, test_devices);
     return run_suite("bench_gpu", tcase);

@@ -15,6 +15,7 @@
 #include "tests/cuda/gpu_rank.h"
 #include "tests/cudasim/cudasim.h"
 #include "tests/lib/one_rank.h"
+#include "tests/lib/suite.h"
 
 /* What is written to shards right after a step asked for them: must never be gathered. */
 #define LATE 0xee
@@ -339,6 +340,7 @@ int main(int argc, char **argv)
 {
     fake_gpu_main(argc, argv);
     TCase *tcase = tcase_create("order on a CUDA device");
+    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, test_gather);
     const char *fork_mode = getenv("CK_FORK");
     if (!fork_mode || strcmp(fork_mode, "no") != 0)

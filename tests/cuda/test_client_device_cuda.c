@@ -5,14 +5,20 @@
  */
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "client/client_private.h"
+#include "client/device_private.h"
 #include "client/driver.h"
 #include "f8gather.pb-c.h"
 #include "proto/protocol.h"
 #include "tests/cuda/gpu_rank.h"
 #include "tests/lib/one_rank.h"
+#include "tests/lib/patience.h"
+#include "tests/lib/suite.h"
 
 START_TEST(test_set_device)
 {
@@ -226,6 +232,61 @@ START_TEST(test_daemon_dies)
 }
 END_TEST
 
+/* A daemon hangs up when it is told to end, while its kernels may still read the shards. */
+START_TEST(test_daemon_ends_slowly)
+{
+    struct gpu_rank rank;
+    gpu_rank_register(&rank, &(struct gpu_rank_options){.num_buckets = 1});
+    gpu_rank_seal(&rank, 0);
+    gpu_rank_gather(&rank, 0, rank.stream);
+    rank.gpu.shared->lingers_ms = 500;
+    rank.gpu.shared->hangs_up = F8__REQUEST__BODY_DEVICE_DROP;
+    f8_close(rank.client);
+    rank.client = NULL;
+    ck_assert_uint_eq(rank.gpu.shared->drops, 1);
+    gpu_rank_end(&rank);
+}
+END_TEST
+
+/* A region that could not be given back is the daemon's until the client is closed. */
+START_TEST(test_region_when_daemon_ends)
+{
+    struct gpu_rank rank;
+    gpu_rank_register(&rank, &(struct gpu_rank_options){.num_buckets = 1});
+    gpu_rank_seal(&rank, 0);
+    rank.gpu.shared->lingers_ms = 500;
+    rank.gpu.shared->hangs_up = F8__REQUEST__BODY_REGION_DROP;
+    ck_assert_int_eq(f8_region_free(rank.region), F8_ECONN);
+    f8_close(rank.client);
+    rank.client = NULL;
+    ck_assert_uint_eq(rank.gpu.shared->drops, 1);
+    gpu_rank_end(&rank);
+}
+END_TEST
+
+/* One that does not come to its end is not waited for without end. It keeps the events. */
+START_TEST(test_daemon_does_not_end)
+{
+    struct gpu_rank rank;
+    struct timespec before, after;
+    CUevent events[F8_PROTO_MAX_READY];
+    gpu_rank_register(&rank, &(struct gpu_rank_options){.num_buckets = 1});
+    memcpy(events, client_device(rank.client)->ready, sizeof(events));
+    rank.gpu.shared->lingers_ms = 2 * PATIENCE_MS;
+    rank.gpu.shared->hangs_up = F8__REQUEST__BODY_DEVICE_DROP;
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    f8_close(rank.client);
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    ck_assert_int_ge(after.tv_sec - before.tv_sec, DEVICE_PATIENCE_MS / 1000);
+    ck_assert_uint_eq(rank.gpu.shared->drops, 0);
+    fake_gpu_kill(&rank.gpu);
+    for (int i = 0; i < F8_PROTO_MAX_READY; i++)
+        CU(cuEventDestroy(events[i]));
+    CU(cuMemFree(rank.shards));
+    CU(cuStreamDestroy(rank.stream));
+}
+END_TEST
+
 /* In the child: any CUDA call would end it by a fault of the simulator. */
 static int in_child(struct gpu_rank *rank)
 {
@@ -262,6 +323,7 @@ int main(int argc, char **argv)
 {
     fake_gpu_main(argc, argv);
     TCase *tcase = tcase_create("life of a CUDA device");
+    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, test_set_device);
     tcase_add_test(tcase, test_set_device_late);
     tcase_add_test(tcase, test_device_refused);
@@ -273,6 +335,9 @@ int main(int argc, char **argv)
     tcase_add_test(tcase, test_rejoin);
     tcase_add_test(tcase, test_close_with_open_requests);
     tcase_add_test(tcase, test_daemon_dies);
+    tcase_add_test(tcase, test_daemon_ends_slowly);
+    tcase_add_test(tcase, test_region_when_daemon_ends);
+    tcase_add_test(tcase, test_daemon_does_not_end);
     tcase_add_test(tcase, test_fork);
     return run_suite("client_device_cuda", tcase);
 }

@@ -11,6 +11,7 @@
 #include "proto/protocol.h"
 #include "tests/cuda/gpu_rank.h"
 #include "tests/lib/one_rank.h"
+#include "tests/lib/suite.h"
 
 #define GRANULE ((uint64_t)2 << 20)
 
@@ -280,6 +281,7 @@ int main(int argc, char **argv)
 {
     fake_gpu_main(argc, argv);
     TCase *tcase = tcase_create("regions of a CUDA device");
+    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, test_legacy);
     tcase_add_test(tcase, test_freed_region);
     tcase_add_test(tcase, test_vmm);

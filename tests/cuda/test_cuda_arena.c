@@ -5,11 +5,11 @@
  */
 #include <check.h>
 #include <cudasim.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "fixture.h"
 #include "proto/status.h"
+#include "tests/lib/suite.h"
 
 static struct cuda_client client;
 static const int32_t one_device[] = {0, 0, 0};
@@ -159,7 +159,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cuda_arena");
     TCase *tests = tcase_create("arena");
     tcase_add_checked_fixture(tests, cuda_fixture_open, cuda_fixture_close);
     tcase_set_timeout(tests, 60);
@@ -170,10 +169,5 @@ int main(void)
     tcase_add_test(tests, ranks_and_devices_are_checked);
     tcase_add_test(tests, all_is_given_back);
     tcase_add_test(tests, the_end_comes_right_after_the_last_request);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("cuda_arena", tests);
 }

@@ -10,6 +10,7 @@
 
 #include "fixture.h"
 #include "proto/status.h"
+#include "tests/lib/suite.h"
 
 static struct cuda_client client;
 
@@ -129,7 +130,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cuda_clients");
     TCase *tests = tcase_create("clients");
     tcase_add_checked_fixture(tests, cuda_fixture_open, cuda_fixture_close);
     tcase_set_timeout(tests, 60);
@@ -141,10 +141,5 @@ int main(void)
     tcase_add_test(tests, none_and_too_many_events_are_refused);
     tcase_add_test(tests, a_client_that_was_killed_can_be_detached);
     tcase_add_test(tests, many_come_and_go);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("cuda_clients", tests);
 }

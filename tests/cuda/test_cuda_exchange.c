@@ -10,6 +10,7 @@
 #include "module_fixture.h"
 #include "proto/status.h"
 #include "shards.h"
+#include "tests/lib/suite.h"
 
 #define MIB       ((uint64_t)1 << 20)
 #define MAX_RANKS 6
@@ -276,18 +277,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cuda exchange");
     TCase *tcase = tcase_create("exchange");
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, scaling_in_the_gather, 0, LAYOUTS);
     tcase_add_loop_test(tcase, scales_from_the_amaxes_of_another_arena, 0, LAYOUTS);
     tcase_add_loop_test(tcase, gathers_run_ahead, 3, 6); /* one of each path */
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("cuda exchange", tcase);
 }

@@ -6,11 +6,11 @@
  */
 #include <check.h>
 #include <cudasim.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "fixture.h"
 #include "proto/status.h"
+#include "tests/lib/suite.h"
 
 #define SIZE ((uint64_t)4096)
 
@@ -346,9 +346,5 @@ int main(void)
     tcase_add_test(tests, mapping_waits_for_collectives);
     tests = add(suite, "limits of collectives", setup_short_exchange, teardown);
     tcase_add_test(tests, mapping_does_not_wait_for_ever);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_cases(suite);
 }

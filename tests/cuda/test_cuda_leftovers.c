@@ -15,6 +15,7 @@
 #include "lib/test_daemon.h"
 #include "lib/toy_rank.h"
 #include "tests/cuda/stats.h"
+#include "tests/lib/suite.h"
 
 #define RANKS       3
 #define WARM_CYCLES 4
@@ -106,14 +107,8 @@ int main(void)
         printf("skipped: F8_TEST_DEVICE names no device\n");
         return 77;
     }
-    Suite *suite = suite_create("leftovers");
     TCase *tcase = tcase_create("daemon");
     tcase_set_timeout(tcase, 240);
     tcase_add_test(tcase, nothing_is_left);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("leftovers", tcase);
 }

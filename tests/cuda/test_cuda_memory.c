@@ -7,13 +7,13 @@
 #include <check.h>
 #include <cudasim.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "fixture.h"
 #include "proto/status.h"
+#include "tests/lib/suite.h"
 
 #define SIZE ((uint64_t)3 << 20)
 
@@ -286,9 +286,5 @@ int main(void)
     tcase_add_test(tests, sizes_of_allocations_are_checked);
     tcase_add_test(tests, descriptors_that_are_no_memory_are_refused);
     tcase_add_test(tests, allocations_of_another_device_are_refused);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_cases(suite);
 }

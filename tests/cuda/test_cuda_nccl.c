@@ -14,6 +14,7 @@
 #include "module_fixture.h"
 #include "proto/status.h"
 #include "tests/cudasim/cudasim.h"
+#include "tests/lib/suite.h"
 
 #define KIB 1024
 /* More than any test takes. */
@@ -393,7 +394,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cuda nccl");
     TCase *tcase = tcase_create("nccl");
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, NULL, teardown);
@@ -408,11 +408,5 @@ int main(void)
     tcase_add_loop_test(tcase, a_failed_collective_breaks_its_arena, 0, 2);
     tcase_add_test(tcase, a_hanging_collective_ends_at_its_deadline);
     tcase_add_test(tcase, a_communicator_that_fails_meanwhile);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("cuda nccl", tcase);
 }

@@ -5,11 +5,11 @@
  * device. Each of the two is left out once, to see that it is what gives the right bytes.
  */
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "module_fixture.h"
 #include "proto/status.h"
+#include "tests/lib/suite.h"
 
 #define SHARD ((uint64_t)72 << 10)
 #define LOOK  4096
@@ -160,7 +160,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cuda order");
     TCase *tcase = tcase_create("order");
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, setup, teardown);
@@ -169,11 +168,5 @@ int main(void)
     tcase_add_test(tcase, without_the_ready_event_the_bytes_are_old);
     tcase_add_test(tcase, without_the_done_event_the_bytes_are_old);
     tcase_add_test(tcase, a_killed_trainer_holds_up_nobody);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("cuda order", tcase);
 }

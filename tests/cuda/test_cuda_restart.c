@@ -7,13 +7,13 @@
 #include <check.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 
 #include "lib/crew.h"
 #include "lib/device_memory.h"
 #include "lib/program.h"
 #include "lib/state_rank.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 
 #define RANKS 2
@@ -134,15 +134,9 @@ int main(void)
         printf("skipped: F8_TEST_DEVICE names no device\n");
         return 77;
     }
-    Suite *suite = suite_create("restart");
     TCase *tcase = tcase_create("processes");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, restarted_trainers_find_what_they_left);
     tcase_add_test(tcase, without_linger_nothing_is_warm);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("restart", tcase);
 }

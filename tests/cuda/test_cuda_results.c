@@ -14,6 +14,7 @@
 
 #include "module_fixture.h"
 #include "proto/status.h"
+#include "tests/lib/suite.h"
 
 /* ---- planted failures ---- */
 
@@ -291,7 +292,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cuda results");
     TCase *tcase = tcase_create("results");
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, setup, teardown);
@@ -300,11 +300,5 @@ int main(void)
     tcase_add_test(tcase, a_deadline_names_the_trainer);
     tcase_add_loop_test(tcase, a_failed_call_is_told, 0, 4);
     tcase_add_loop_test(tcase, a_lost_device_is_told, 0, 2);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("cuda results", tcase);
 }

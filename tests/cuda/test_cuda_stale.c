@@ -10,6 +10,7 @@
 
 #include "daemon/cuda/memory.h"
 #include "proto/status.h"
+#include "tests/lib/suite.h"
 
 #define ADDRESS ((CUdeviceptr)0x10000000)
 #define SIZE    ((uint64_t)1 << 20)
@@ -198,17 +199,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cuda_stale");
     TCase *tests = tcase_create("stale");
     tcase_add_checked_fixture(tests, setup, NULL);
     tcase_add_test(tests, an_address_of_old_memory_belongs_to_the_new);
     tcase_add_test(tests, the_handle_of_old_memory_is_opened_again);
     tcase_add_test(tests, a_handle_is_of_one_process);
     tcase_add_test(tests, what_the_driver_says_is_told);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("cuda_stale", tests);
 }

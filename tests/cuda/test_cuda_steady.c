@@ -9,6 +9,7 @@
 #include "module_fixture.h"
 #include "proto/status.h"
 #include "tests/cudasim/cudasim.h"
+#include "tests/lib/suite.h"
 
 #define SLOTS 24
 #define CHUNK 64
@@ -192,18 +193,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cuda steady");
     TCase *tcase = tcase_create("steady");
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, steps_allocate_and_wait_for_nothing, 0, 3);
     tcase_add_test(tcase, steps_with_trainers_allocate_and_wait_for_nothing);
     tcase_add_test(tcase, reservations_are_counted);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("cuda steady", tcase);
 }

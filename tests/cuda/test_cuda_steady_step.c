@@ -6,7 +6,6 @@
  */
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "lib/crew.h"
 #include "lib/device_memory.h"
@@ -14,6 +13,7 @@
 #include "lib/test_daemon.h"
 #include "lib/toy_rank.h"
 #include "tests/cuda/stats.h"
+#include "tests/lib/suite.h"
 
 #define WARM_STEPS 10
 #define STEPS      100
@@ -164,7 +164,6 @@ int main(void)
         printf("skipped: F8_TEST_DEVICE names no device\n");
         return 77;
     }
-    Suite *suite = suite_create("steady step");
     TCase *tcase = tcase_create("counters");
     tcase_set_timeout(tcase, 240);
     tcase_add_test(tcase, precomputed_scales);
@@ -172,10 +171,5 @@ int main(void)
     tcase_add_test(tcase, delayed_scales);
     tcase_add_test(tcase, static_scales);
     tcase_add_test(tcase, four_ranks_with_slots);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("steady step", tcase);
 }

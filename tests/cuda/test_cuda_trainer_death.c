@@ -14,6 +14,7 @@
 
 #include "lib/crew.h"
 #include "lib/device_memory.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 #include "lib/toy_rank.h"
 
@@ -183,16 +184,10 @@ int main(void)
         printf("skipped: F8_TEST_DEVICE names no device\n");
         return 77;
     }
-    Suite *suite = suite_create("trainer death");
     TCase *tcase = tcase_create("processes");
     tcase_set_timeout(tcase, 240);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_loop_test(
         tcase, others_are_told_and_go_on, WHILE_SHARDS_ARE_READ, WHILE_ARENA_IS_MAPPED + 1);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("trainer death", tcase);
 }

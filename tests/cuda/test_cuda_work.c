@@ -10,6 +10,7 @@
 #include "module_fixture.h"
 #include "proto/status.h"
 #include "shards.h"
+#include "tests/lib/suite.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -268,7 +269,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cuda work");
     TCase *tcase = tcase_create("one device");
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, setup, teardown);
@@ -279,11 +279,5 @@ int main(void)
     tcase_add_test(tcase, more_tasks_than_the_ring_takes);
     tcase_add_test(tcase, works_of_nothing);
     tcase_add_loop_test(tcase, works_that_are_refused, 0, 5);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("cuda work", tcase);
 }

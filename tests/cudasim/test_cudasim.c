@@ -6,6 +6,7 @@
 #include "child.h"
 #include "cudasim.h"
 #include "test_kernels.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <cuda_runtime_api.h>
@@ -379,7 +380,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cudasim");
     TCase *tcase = tcase_create("runtime");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, devices_are_as_the_environment_says);
@@ -387,10 +387,5 @@ int main(void)
     tcase_add_test(tcase, a_missing_wait_gives_wrong_data);
     tcase_add_test(tcase, events_and_host_functions);
     tcase_add_test(tcase, counters_can_be_read_from_outside);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite("cudasim", tcase);
 }

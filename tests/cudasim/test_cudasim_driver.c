@@ -6,6 +6,7 @@
 #include "child.h"
 #include "cudasim.h"
 #include "test_kernels.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <cuda.h>
@@ -423,7 +424,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cudasim_driver");
     TCase *tcase = tcase_create("driver");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, all_functions_are_found_by_name);
@@ -431,10 +431,5 @@ int main(void)
     tcase_add_test(tcase, blocks_are_mapped);
     tcase_add_test(tcase, rights_are_held);
     tcase_add_test(tcase, a_block_outlives_its_exporter);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite("cudasim_driver", tcase);
 }

@@ -6,6 +6,7 @@
 #include "child.h"
 #include "cudasim.h"
 #include "test_kernels.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <cuda_runtime_api.h>
@@ -350,17 +351,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cudasim_ipc");
     TCase *tcase = tcase_create("two processes");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, steps_are_ordered_by_events);
     tcase_add_test(tcase, handles_are_counted_and_checked);
     tcase_add_test(tcase, a_killed_exporter_holds_nobody_up);
     tcase_add_test(tcase, late_uses_of_another_processs_things);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite("cudasim_ipc", tcase);
 }

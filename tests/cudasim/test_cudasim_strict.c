@@ -6,6 +6,7 @@
 #include "child.h"
 #include "cudasim.h"
 #include "test_kernels.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <cuda_runtime_api.h>
@@ -354,7 +355,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cudasim_strict");
     TCase *tcase = tcase_create("one process");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, host_access);
@@ -365,10 +365,5 @@ int main(void)
     tcase_add_test(tcase, streams_and_events_that_must_not_be_used);
     tcase_add_test(tcase, calls_from_where_none_may_be);
     tcase_add_test(tcase, allocating_while_a_collective_is_queued);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite("cudasim_strict", tcase);
 }

@@ -5,6 +5,7 @@
  */
 #include "child.h"
 #include "test_kernels.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <cuda_runtime_api.h>
@@ -135,16 +136,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("emulation");
     TCase *tcase = tcase_create("kernels");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, a_missing_barrier_gives_wrong_data);
     tcase_add_test(tcase, warps_and_shapes);
     tcase_add_test(tcase, threads_that_do_not_meet_are_found);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite("emulation", tcase);
 }

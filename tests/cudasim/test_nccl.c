@@ -9,6 +9,7 @@
 
 #include "cudasim.h"
 #include "nccl_support.h"
+#include "tests/lib/suite.h"
 
 enum { RANKS = 4, PART = 100003, STEPS = 200, BLOCK = 2 << 20 };
 
@@ -413,7 +414,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("nccl");
     TCase *cases = tcase_create("one process");
     tcase_set_timeout(cases, 300);
     tcase_add_test(cases, all_gather_in_place);
@@ -425,10 +425,5 @@ int main(void)
     tcase_add_test(cases, three_communicators_in_a_group);
     tcase_add_test(cases, groups_without_blocking);
     tcase_add_test(cases, missing_wait_gives_old_data);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("nccl", cases);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "nccl_support.h"
+#include "tests/lib/suite.h"
 
 /* ---- what is refused ---- */
 
@@ -182,7 +183,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("nccl init");
     TCase *cases = tcase_create("init");
     tcase_set_timeout(cases, 300);
     tcase_add_test(cases, bad_arguments);
@@ -191,10 +191,5 @@ int main(void)
     tcase_add_test(cases, missing_rank_stays_in_progress);
     tcase_add_test(cases, abort_ends_a_group_in_progress);
     tcase_add_test(cases, group_of_both_kinds);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("nccl init", cases);
 }

@@ -11,6 +11,7 @@
 
 #include "cudasim.h"
 #include "nccl_support.h"
+#include "tests/lib/suite.h"
 
 enum { PART = 30011, STEPS = 30, STORMS = 12 };
 
@@ -351,7 +352,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("nccl processes");
     TCase *cases = tcase_create("processes");
     tcase_set_timeout(cases, 300);
     tcase_add_test(cases, processes_with_two_ranks);
@@ -363,10 +363,5 @@ int main(void)
     tcase_add_test(cases, revoke_stops_what_runs);
     tcase_add_loop_test(cases, death_of_a_process, 0, 2);
     tcase_add_test(cases, storm_of_kills);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("nccl processes", cases);
 }

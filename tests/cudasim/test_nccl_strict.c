@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include "nccl_support.h"
+#include "tests/lib/suite.h"
 
 enum { RANKS = 2, SIZE = 4096 };
 
@@ -411,15 +412,9 @@ int main(void)
         order_of_communicators, host_memory, leaves_its_allocation, memory_of_another_device,
         overlap, stream_of_another_device, default_stream, free_while_queued, used_after_abort,
         destroyed_twice, used_after_fork};
-    Suite *suite = suite_create("nccl strict");
     TCase *cases = tcase_create("planted faults");
     tcase_set_timeout(cases, 300);
     for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
         tcase_add_test(cases, tests[i]);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("nccl strict", cases);
 }

@@ -9,6 +9,7 @@
 
 #include "cudasim.h"
 #include "nccl_support.h"
+#include "tests/lib/suite.h"
 
 enum { RANKS = 2, PART = 8192, SIZE = RANKS * PART };
 
@@ -228,7 +229,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("nccl windows");
     TCase *cases = tcase_create("windows");
     tcase_set_timeout(cases, 300);
     tcase_add_test(cases, copy_engines);
@@ -238,10 +238,5 @@ int main(void)
     tcase_add_test(cases, offsets_differ);
     tcase_add_test(cases, places_in_the_window_differ);
     tcase_add_test(cases, collectives_are_queued);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("nccl windows", cases);
 }

@@ -13,6 +13,7 @@
 #include "client/f8client.h"
 #include "tests/kernel_support.h"
 #include "tests/lib/fake_daemon.h"
+#include "tests/lib/suite.h"
 
 #ifndef GARBAGE_RUNS
 #define GARBAGE_RUNS 600
@@ -175,15 +176,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("client_garbage");
     TCase *tcase = tcase_create("client_garbage");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, spoiled_replies_harm_nothing);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("client_garbage", tcase);
 }

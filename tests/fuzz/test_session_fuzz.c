@@ -10,6 +10,7 @@
 
 #include "tests/fuzz/session_fuzz.h"
 #include "tests/kernel_support.h"
+#include "tests/lib/suite.h"
 
 #ifndef FUZZ_RUNS
 #define FUZZ_RUNS 2000
@@ -222,16 +223,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("session_fuzz");
     TCase *tcase = tcase_create("session_fuzz");
     tcase_set_timeout(tcase, 0);
     tcase_add_loop_test(tcase, whole_run_plays, 0, 2); /* on the host, on devices */
     tcase_add_loop_test(tcase, faulty_runs_harm_nothing, 0, 2);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("session_fuzz", tcase);
 }

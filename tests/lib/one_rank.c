@@ -4,7 +4,6 @@
  */
 #include "tests/lib/one_rank.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -86,16 +85,4 @@ void one_rank_stop(struct one_rank *rank)
     fake_stop(&rank->daemon);
     if (rank->arena)
         munmap(rank->arena, ONE_RANK_ARENA);
-}
-
-int run_suite(const char *name, TCase *tcase)
-{
-    Suite *suite = suite_create(name);
-    tcase_set_timeout(tcase, 60);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

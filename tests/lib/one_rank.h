@@ -45,7 +45,4 @@ void assert_text(const char *part);
 /* Asserts the status, and the text that goes with it. */
 void assert_fails(int status, int expected, const char *part);
 
-/* Runs a suite of one test case; the exit status of the program. */
-int run_suite(const char *name, TCase *tcase);
-
 #endif

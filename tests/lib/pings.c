@@ -4,7 +4,6 @@
  */
 #include "tests/lib/pings.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "client/error.h"
@@ -70,15 +69,4 @@ bool reply_ping(int fd, uint64_t id, const char *text)
     reply.body_case = F8__REPLY__BODY_PING;
     reply.ping = &ping;
     return fake_reply(fd, &reply, -1);
-}
-int run_suite(const char *name, TCase *tcase)
-{
-    Suite *suite = suite_create(name);
-    tcase_set_timeout(tcase, 60);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

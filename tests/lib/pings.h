@@ -31,7 +31,4 @@ void post_release(struct channel *channel, uint32_t bucket);
 /* For scripts: answers a ping with its own id. */
 bool reply_ping(int fd, uint64_t id, const char *text);
 
-/* Runs a suite of one test case; the exit status of the program. */
-int run_suite(const char *name, TCase *tcase);
-
 #endif

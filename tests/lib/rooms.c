@@ -247,6 +247,12 @@ int client_status(struct client *client, uint64_t id)
     return client_await(client, id)->status;
 }
 
+void client_ok(struct client *client, uint64_t id)
+{
+    const F8__Reply *reply = client_await(client, id);
+    ck_assert_msg(reply->status == F8_OK, "status %d (%s)", reply->status, reply->text);
+}
+
 void client_refused(struct client *client, uint64_t id, int status, const char *part)
 {
     const F8__Reply *reply = client_await(client, id);

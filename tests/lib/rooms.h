@@ -73,6 +73,9 @@ const F8__Reply *client_reply(const struct client *client, uint64_t id);
 const F8__Reply *client_await(struct client *client, uint64_t id);
 int client_status(struct client *client, uint64_t id);
 
+/* Awaits a reply that is no refusal. */
+void client_ok(struct client *client, uint64_t id);
+
 /* Awaits a refusal, with that status and a text that has this part. */
 void client_refused(struct client *client, uint64_t id, int status, const char *part);
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "lib/program.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 #include "proto/protocol.h"
 
@@ -347,6 +348,27 @@ static const struct {
     {"run --model tiny --weights x", 2, "--model tiny: cannot go with --weights x"},
     {"run --socket a --daemon b", 2, "--daemon b: cannot go with --socket a"},
     {"run --json=1", 2, "--json=1: no such flag, or it takes no value"},
+    {"run --hosts 1", 2, "--hosts 1: must be a number from 2 to 64"},
+    {"run --hosts 65", 2, "--hosts 65: must be a number from 2 to 64"},
+    {"run --hosts 3 --ranks 2", 2, "--hosts 3: each needs a rank, of 2"},
+    {"run --hosts 2 --jobs 2", 2, "--hosts 2: cannot go with several --jobs"},
+    {"run --hosts 2 --device cuda", 2, "--hosts 2: cannot go with --device cuda"},
+    {"run --hosts 2 --socket a", 2, "--socket a: 2 hosts have a socket each, not 1 in all"},
+    {"run --hosts 2 --socket a,b,", 2, "--socket a,b,: 2 hosts have a socket each, not 3 in all"},
+    {"run --hosts 2 --socket a,", 2, "--socket a,: the path of a socket has 1 to 107 bytes"},
+    {"run --hosts 2 --ifname lo --rate-mbit 9", 2, "--rate-mbit: only network namespaces have"},
+    {"run --hosts 2 --socket a,b --delay-us 9", 2, "--delay-us: only network namespaces have"},
+    {"run --ifname lo", 2, "--ifname: goes with --hosts only"},
+    {"run --rate-mbit 9", 2, "--rate-mbit: goes with --hosts only"},
+    {"run --delay-us 9", 2, "--delay-us: goes with --hosts only"},
+    {"run --torch", 2, "--torch: goes with --hosts only"},
+    {"run --rate-mbit 0 --hosts 2", 2, "--rate-mbit 0: must be a number from 1 to 1000000"},
+    {"exchange --hosts 1", 2, "--hosts 1: must be a number from 2 to 64"},
+    {"exchange --rounds 0", 2, "--rounds 0: must be a number from 1 to 1000"},
+    {"exchange --bytes -1", 2, "--bytes -1: must be a number"},
+    {"exchange --bytes", 2, "--bytes: a value is missing"},
+    {"exchange --bogus", 2, "--bogus: no such flag"},
+    {"exchange tiny", 2, "tiny: arguments must be flags"},
     {"run --bogus", 2, "--bogus: no such flag"},
     {"run tiny", 2, "tiny: arguments must be flags"},
     {"run --weights /nonexistent.safetensors", 1, "/nonexistent.safetensors: cannot be opened"},
@@ -403,11 +425,5 @@ int main(void)
     tcase_add_loop_test(cases, test_wrong_flags, 0, (int)(sizeof(wrong) / sizeof(wrong[0])));
     tcase_add_test(cases, test_wrong_file);
     tcase_add_loop_test(cases, test_full_disk, 0, 2);
-    Suite *suite = suite_create("bench");
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("bench", cases);
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "lib/program.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 
 #define RANKS 3
@@ -235,11 +236,5 @@ int main(void)
     tcase_add_test(cases, test_socket);
     tcase_add_test(cases, test_daemon_of_others_dies);
     tcase_add_loop_test(cases, test_no_daemon, 0, (int)(sizeof(nowhere) / sizeof(nowhere[0])));
-    Suite *suite = suite_create("bench_faults");
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("bench_faults", cases);
 }

@@ -19,6 +19,7 @@
 
 #include "lib/patience.h"
 #include "lib/proc.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 
 #define RANKS 4
@@ -163,7 +164,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("leftovers of f8bench");
     TCase *tcase = tcase_create("ends");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, normal_end);
@@ -171,10 +171,5 @@ int main(void)
     tcase_add_test(tcase, rank_killed);
     tcase_add_test(tcase, daemon_killed);
     tcase_add_test(tcase, bench_killed);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("leftovers of f8bench", tcase);
 }

@@ -7,10 +7,10 @@
 #include <check.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "lib/program.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 #include "proto/protocol.h"
 
@@ -227,11 +227,5 @@ int main(void)
     tcase_add_loop_test(cases, test_modes, 0, NUM_MODES);
     tcase_add_loop_test(cases, test_plants, 0, NUM_MODES);
     tcase_add_test(cases, test_text);
-    Suite *suite = suite_create("bench_modes");
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("bench_modes", cases);
 }

@@ -13,6 +13,7 @@
 
 #include "f8client.h"
 #include "lib/program.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 
 #define RANKS 2
@@ -404,9 +405,5 @@ int main(void)
     tcase_add_test(absent, test_delayed);
     tcase_add_test(absent, test_transfer);
     suite_add_tcase(suite, absent);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_cases(suite);
 }

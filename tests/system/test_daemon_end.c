@@ -16,6 +16,7 @@
 
 #include "lib/ranks.h"
 #include "lib/raw_client.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 
 #define WORLD 2
@@ -297,7 +298,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("daemon_end");
     TCase *tcase = tcase_create("daemon");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, daemon_is_killed);
@@ -307,10 +307,5 @@ int main(void)
     tcase_add_test(tcase, log_that_nobody_reads);
     tcase_add_test(tcase, second_daemon_gives_way);
     tcase_add_test(tcase, rank_is_stopped);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("daemon_end", tcase);
 }

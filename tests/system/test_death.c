@@ -15,6 +15,7 @@
 
 #include "f8client.h"
 #include "lib/device_memory.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 
 #define RANKS    3
@@ -257,15 +258,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("death");
     TCase *tcase = tcase_create("processes");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, what_all_had_asked_for_outlives_a_rank, 0, RANKS);
     tcase_add_test(tcase, an_orderly_end_is_no_warning);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("death", tcase);
 }

@@ -13,6 +13,7 @@
 
 #include "lib/ranks.h"
 #include "lib/raw_client.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 
 #define REQUESTS (2000 * F8_TEST_SCALE)
@@ -209,17 +210,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("flood");
     TCase *tcase = tcase_create("flood");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, credit_exceeded);
     tcase_add_test(tcase, log_is_not_flooded);
     tcase_add_test(tcase, many_by_one_thread);
     tcase_add_test(tcase, many_with_little_credit);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("flood", tcase);
 }

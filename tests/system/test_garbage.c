@@ -13,6 +13,7 @@
 
 #include "lib/ranks.h"
 #include "lib/raw_client.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 #include "protocol.h"
 
@@ -288,14 +289,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("garbage");
     TCase *tcase = tcase_create("packets");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, garbage, 0, 3);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("garbage", tcase);
 }

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -20,6 +19,7 @@
 #include "lib/patience.h"
 #include "lib/ranks.h"
 #include "lib/raw_client.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 
 /* ---- ways to write; each returns 0 if it was refused ---- */
@@ -278,17 +278,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("gathered");
     TCase *tcase = tcase_create("gathered");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, cannot_be_written, 0, sizeof(ways) / sizeof(ways[0]));
     tcase_add_test(tcase, freed_places_are_nan);
     tcase_add_test(tcase, places_of_the_departed_are_nan);
     tcase_add_test(tcase, old_views_stay_stale);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("gathered", tcase);
 }

@@ -7,13 +7,13 @@
 #include <check.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "lib/crew.h"
 #include "lib/proc.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 #include "lib/toy_rank.h"
 
@@ -120,14 +120,8 @@ int main(void)
         return 77;
     }
 #endif
-    Suite *suite = suite_create("idle");
     TCase *tcase = tcase_create("daemon");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, idle_with_100_clients);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("idle", tcase);
 }

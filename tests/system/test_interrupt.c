@@ -16,6 +16,7 @@
 
 #include "lib/device_memory.h"
 #include "lib/ranks.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 
 /* ---- signals ---- */
@@ -291,17 +292,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("interrupt");
     TCase *tcase = tcase_create("interrupt");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, wait_is_interrupted, 0, sizeof(waits) / sizeof(waits[0]));
     tcase_add_loop_test(tcase, two_waits_are_interrupted, 0, 2);
     tcase_add_test(tcase, quiesce_is_taken_up_again);
     tcase_add_test(tcase, child_can_only_close);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("interrupt", tcase);
 }

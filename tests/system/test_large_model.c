@@ -14,6 +14,7 @@
 
 #include "lib/crew.h"
 #include "lib/proc.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 #include "lib/toy_rank.h"
 
@@ -197,15 +198,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("large model");
     TCase *tcase = tcase_create("costs");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, dynamic);
     tcase_add_test(tcase, delayed);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("large model", tcase);
 }

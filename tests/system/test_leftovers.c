@@ -18,6 +18,7 @@
 #include "lib/crew.h"
 #include "lib/device_memory.h"
 #include "lib/proc.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 #include "lib/toy_rank.h"
 
@@ -273,16 +274,10 @@ int main(void)
     /* glibc gives each worker an arena at its first malloc, whenever that is: two mappings that are
      * not a leak. */
     (void)setenv("MALLOC_ARENA_MAX", "1", 1);
-    Suite *suite = suite_create("leftovers");
     TCase *tcase = tcase_create("daemon and ranks");
     tcase_set_timeout(tcase, 300);
     tcase_add_test(tcase, cycles_leave_nothing);
     tcase_add_test(tcase, killed_ranks_leave_nothing);
     tcase_add_test(tcase, killed_daemon_leaves_nothing);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("leftovers", tcase);
 }

@@ -5,10 +5,10 @@
  */
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "lib/crew.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 #include "lib/toy_rank.h"
 
@@ -159,16 +159,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("many");
     TCase *tcase = tcase_create("at once");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, ten_thousand_weights);
     tcase_add_test(tcase, sixty_four_jobs);
     tcase_add_test(tcase, three_hundred_connect_at_once);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("many", tcase);
 }

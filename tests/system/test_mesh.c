@@ -15,6 +15,7 @@
 
 #include "lib/mesh_rank.h"
 #include "lib/raw_client.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 
 #define MOST_RANKS 6
@@ -441,9 +442,5 @@ static Suite *make_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(make_suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_cases(make_suite());
 }

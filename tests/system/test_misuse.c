@@ -5,11 +5,11 @@
  */
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "system/misuse.h"
+#include "tests/lib/suite.h"
 
 static const struct misuse_table *const tables[] = {&misuse_order, &misuse_register, &misuse_ranks,
     &misuse_memory, &misuse_limits, &misuse_packets};
@@ -117,14 +117,8 @@ int main(void)
     int rows = 0;
     while (find_row((uint32_t)rows))
         rows++;
-    Suite *suite = suite_create("misuse");
     TCase *tcase = tcase_create("rows");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, misuse, 0, rows);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("misuse", tcase);
 }

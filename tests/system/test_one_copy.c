@@ -11,6 +11,7 @@
 #include "lib/crew.h"
 #include "lib/proc.h"
 #include "lib/shim.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 #include "lib/toy_rank.h"
 
@@ -157,9 +158,5 @@ int main(void)
     tcase_add_test(old, two_slots_on_an_old_kernel);
     suite_add_tcase(suite, current);
     suite_add_tcase(suite, old);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_cases(suite);
 }

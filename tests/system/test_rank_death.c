@@ -18,6 +18,7 @@
 
 #include "lib/ranks.h"
 #include "lib/raw_client.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 
 #define WORLD     3
@@ -349,14 +350,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("death");
     TCase *tcase = tcase_create("of a rank");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, rank_is_killed, CONNECTS, RELEASES + 1);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("death", tcase);
 }

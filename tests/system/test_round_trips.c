@@ -12,6 +12,7 @@
 #include "lib/device_memory.h"
 #include "lib/proc.h"
 #include "lib/shim.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 #include "lib/toy_rank.h"
 
@@ -206,7 +207,6 @@ int main(int argc, char **argv)
     (void)argc;
     if (shim_enter(argv, F8_SHIM_CALLS) != 0)
         return EXIT_FAILURE;
-    Suite *suite = suite_create("round trips");
     TCase *tcase = tcase_create("steady state");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, one_weight_a_bucket);
@@ -214,10 +214,5 @@ int main(int argc, char **argv)
     tcase_add_test(tcase, scales_in_the_gather);
     tcase_add_test(tcase, shared_slots);
     tcase_add_test(tcase, whole_steps);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("round trips", tcase);
 }

@@ -10,6 +10,7 @@
 
 #include "lib/admin_link.h"
 #include "lib/state_rank.h"
+#include "lib/suite.h"
 
 static struct test_daemon host;
 
@@ -169,7 +170,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("state_import");
     TCase *tcase = tcase_create("processes");
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
@@ -177,10 +177,5 @@ int main(void)
     tcase_add_test(tcase, operators_export_and_import);
     tcase_add_test(tcase, first_to_continue_takes_an_import_over);
     tcase_add_test(tcase, trainers_do_not_import);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("state_import", tcase);
 }

@@ -16,6 +16,7 @@
 
 #include "f8client.h"
 #include "lib/device_memory.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 
 #define RANKS 4
@@ -381,14 +382,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("state_kill");
     TCase *tcase = tcase_create("processes");
     tcase_set_timeout(tcase, 240);
     tcase_add_test(tcase, killed_daemon_loses_nothing);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("state_kill", tcase);
 }

@@ -14,6 +14,7 @@
 
 #include "lib/device_memory.h"
 #include "lib/state_rank.h"
+#include "lib/suite.h"
 
 static struct test_daemon host;
 
@@ -301,7 +302,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("state_seal");
     TCase *tcase = tcase_create("processes");
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
@@ -315,10 +315,5 @@ int main(void)
     tcase_add_test(tcase, ranks_must_agree);
     tcase_add_test(tcase, without_linger_nothing_stays);
     tcase_add_test(tcase, full_disk_fails_the_seal_by_name);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("state_seal", tcase);
 }

@@ -11,6 +11,7 @@
 #include "lib/crew.h"
 #include "lib/proc.h"
 #include "lib/shim.h"
+#include "lib/suite.h"
 #include "lib/test_daemon.h"
 #include "lib/toy_rank.h"
 
@@ -144,7 +145,6 @@ int main(int argc, char **argv)
 #endif
     if (shim_enter(argv, F8_SHIM_MALLOC) != 0)
         return EXIT_FAILURE;
-    Suite *suite = suite_create("steady memory");
     TCase *tcase = tcase_create("malloc of the daemon");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, own_places);
@@ -154,10 +154,5 @@ int main(int argc, char **argv)
     tcase_add_test(tcase, no_precompute);
     tcase_add_test(tcase, no_precompute_pre_gather);
     tcase_add_test(tcase, static_scales);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite("steady memory", tcase);
 }

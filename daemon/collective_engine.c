@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine of a group over several hosts: made in the seal, unless all hosts still have theirs,
+ * and put to work by rounds. Whatever it cannot end fails the seal or the round that waits for it,
+ * from the group's timer: never inside the event that found out. On the loop.
+ */
+#include "daemon/collective_hosts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "status.h"
+
+/* How long the failure of a connection between helpers waits for the word of what was behind it. */
+#define GRACE_MS 500
+
+static void drop(struct engine *engine)
+{
+    uint64_t sent, received;
+    if (!engine->fabric)
+        return;
+    fabric_traffic(engine->fabric, &sent, &received);
+    engine->sent += sent;
+    engine->received += received;
+    fabric_close(engine->fabric);
+    engine->fabric = NULL;
+    engine->connected = false;
+    engine->mapped = NULL;
+}
+
+void engine_close(struct hosts *hosts)
+{
+    drop(&hosts->engine);
+    hosts->engine.step = ENGINE_AT_REST;
+}
+
+void engine_abort(struct hosts *hosts, int status)
+{
+    struct engine *engine = &hosts->engine;
+    if (engine->step == ENGINE_AT_REST)
+        return;
+    drop(engine);
+    engine->step = ENGINE_FAILED;
+    engine->failure = status;
+    engine->fails_at = uv_now(hosts->context->loop);
+}
+
+uint64_t engine_fails_at(const struct hosts *hosts)
+{
+    const struct engine *engine = &hosts->engine;
+    if (engine->step != ENGINE_FAILED || engine->reserving)
+        return ROUND_NEVER;
+    return round_is_broken(hosts->collective->rounds) ? 0 : engine->fails_at;
+}
+
+void engine_forget_arena(struct hosts *hosts)
+{
+    hosts->engine.mapped = NULL;
+}
+
+bool engine_has_mapped(const struct hosts *hosts, const struct arena *arena)
+{
+    return arena && hosts->engine.mapped == arena;
+}
+
+void engine_fail(struct hosts *hosts)
+{
+    struct collective *collective = hosts->collective;
+    hosts->engine.step = ENGINE_AT_REST;
+    if (collective->run.round.kind == ROUND_SEAL)
+        collective_end_seal(collective, hosts->engine.failure);
+    else
+        collective_fail(collective, hosts->engine.failure);
+}
+
+/* What is left of the deadline of the seal or round that runs. */
+static uint64_t patience(const struct hosts *hosts)
+{
+    struct round_head head;
+    uint64_t now = uv_now(hosts->context->loop);
+    bool open = round_head(hosts->collective->rounds, &head);
+    if (!open || head.deadline == ROUND_NEVER)
+        return hosts->context->config->deadline_ms;
+    return head.deadline > now ? head.deadline - now : 1;
+}
+
+/* Whether the engine can do its part: not if a host is gone, or through with what begins here. */
+static bool can_run(struct hosts *hosts)
+{
+    struct collective *collective = hosts->collective;
+    uint64_t completed = hosts_completed(collective);
+    bool futile = false;
+    for (uint32_t h = 0; h < hosts->num_hosts; h++) {
+        const struct host *host = &hosts->all[h];
+        futile = futile ||
+                 (h != hosts->here && (host->idle ? host->completed <= completed : host->lost));
+    }
+    if (!futile && (hosts->engine.fabric || hosts->engine.step == ENGINE_ASKS))
+        return true;
+    collective->refusal = collective->group->cause;
+    engine_abort(hosts, F8_EBROKEN);
+    return false;
+}
+
+/* ---- the seal ---- */
+
+void engine_prepare(struct hosts *hosts)
+{
+    struct engine *engine = &hosts->engine;
+    struct host *here = &hosts->all[hosts->here];
+    if (!engine->fabric)
+        warm_take(hosts);
+    engine->step = ENGINE_ASKS;
+    here->engine_asked = true;
+    here->engine_warm = engine->connected;
+    here->engine_mesh = engine->connected ? engine->mesh : 0;
+    hosts_tell_engine(hosts, here->engine_mesh, NULL, 0);
+    (void)can_run(hosts);
+}
+
+/* What comes after the engine: the arena. */
+static void reserve(struct hosts *hosts)
+{
+    hosts->engine.step = ENGINE_RESERVES;
+    int status = collective_reserve(hosts->collective);
+    if (status < 0)
+        engine_abort(hosts, status);
+    else
+        hosts->engine.reserving = true;
+}
+
+/* Whether all hosts have told; whether each still has its connections to all others. */
+static bool all_asked(const struct hosts *hosts, bool *ret_warm)
+{
+    *ret_warm = true;
+    for (uint32_t h = 0; h < hosts->num_hosts; h++) {
+        const struct host *host = &hosts->all[h];
+        if (!host->engine_asked)
+            return false;
+        *ret_warm = *ret_warm && host->engine_warm && host->engine_mesh == hosts->engine.mesh;
+    }
+    return true;
+}
+
+static bool all_have_addresses(const struct hosts *hosts)
+{
+    for (uint32_t h = 0; h < hosts->num_hosts; h++)
+        if (!hosts->all[h].address)
+            return false;
+    return true;
+}
+
+static void done(struct fabric *fabric, enum fabric_command command);
+static void failed(struct fabric *fabric, int status, const struct reason *reason);
+
+const struct fabric_listener engine_listener = {.done = done, .failed = failed};
+
+static void open_engine(struct hosts *hosts)
+{
+    struct collective *collective = hosts->collective;
+    const char *address;
+    const char *interface = world_interface(hosts->world, &address);
+    const struct fabric_shape shape = {
+        .hosts = hosts->num_hosts,
+        .here = hosts->here,
+        .interface = interface,
+        .address = address,
+        .listener = &engine_listener,
+        .owner = hosts,
+    };
+    drop(&hosts->engine);
+    hosts->engine.step = ENGINE_OPENS;
+    int status = fabric_open(
+        hosts->context->loop, &shape, patience(hosts), &hosts->engine.fabric, &collective->refusal);
+    if (status < 0)
+        engine_abort(hosts, status);
+}
+
+static void tell_address(struct hosts *hosts)
+{
+    struct host *here = &hosts->all[hosts->here];
+    size_t size;
+    const uint8_t *address = fabric_address(hosts->engine.fabric, &size);
+    hosts->engine.step = ENGINE_MEETS;
+    here->address = malloc(size);
+    if (!here->address) {
+        engine_abort(hosts, reason_set(&hosts->collective->refusal, F8_ENOMEM,
+                                "out of memory sealing group %s", hosts->collective->group->name));
+        return;
+    }
+    memcpy(here->address, address, size);
+    here->address_size = size;
+    hosts_tell_engine(hosts, 0, address, size);
+}
+
+static void connect_engine(struct hosts *hosts)
+{
+    struct fabric_bytes *addresses = calloc(hosts->num_hosts, sizeof(*addresses));
+    if (!addresses) {
+        engine_abort(hosts, reason_set(&hosts->collective->refusal, F8_ENOMEM,
+                                "out of memory sealing group %s", hosts->collective->group->name));
+        return;
+    }
+    for (uint32_t h = 0; h < hosts->num_hosts; h++)
+        addresses[h] = (struct fabric_bytes){
+            .data = hosts->all[h].address, .size = hosts->all[h].address_size};
+    hosts->engine.step = ENGINE_CONNECTS;
+    fabric_connect(hosts->engine.fabric, addresses, patience(hosts));
+    free(addresses);
+}
+
+void engine_poke(struct hosts *hosts)
+{
+    bool warm;
+    if (hosts->engine.step == ENGINE_ASKS && all_asked(hosts, &warm)) {
+        if (warm)
+            reserve(hosts);
+        else
+            open_engine(hosts);
+    }
+    if (hosts->engine.step == ENGINE_MEETS && all_have_addresses(hosts))
+        connect_engine(hosts);
+}
+
+/* All hosts have what the group needs, or none goes on. */
+static void agree(struct hosts *hosts)
+{
+    hosts->engine.step = ENGINE_AGREES;
+    fabric_reduce(hosts->engine.fabric, hosts->era, NULL, 0, patience(hosts));
+}
+
+void engine_reserved(struct hosts *hosts, int status)
+{
+    struct engine *engine = &hosts->engine;
+    struct arena *arena = hosts->collective->group->arena;
+    engine->reserving = false;
+    if (status < 0)
+        engine_abort(hosts, status);
+    if (engine->step == ENGINE_FAILED || !can_run(hosts)) {
+        /* the timer ends the seal */
+    } else if (!arena || engine->mapped == arena) {
+        agree(hosts);
+    } else {
+        engine->step = ENGINE_MAPS;
+        fabric_map(engine->fabric, arena->fd, arena->size, patience(hosts));
+    }
+    collective_settle(hosts->collective);
+}
+
+/* From here on nobody else can ever map it writable. */
+static void mapped(struct hosts *hosts)
+{
+    struct collective *collective = hosts->collective;
+    struct arena *arena = collective->group->arena;
+    int status = arena_seal(arena, &collective->refusal);
+    if (status < 0) {
+        engine_abort(hosts, status);
+        return;
+    }
+    hosts->engine.mapped = arena;
+    agree(hosts);
+}
+
+/* ---- rounds ---- */
+
+/* Which reduction it is, for hosts that have lost step: of the era, the round, and what it is. */
+static uint64_t tag_of(const struct hosts *hosts)
+{
+    const struct round_run *run = &hosts->collective->run.round;
+    return hosts->era << 56 | (hosts_completed(hosts->collective) & 0xffffffff) << 24 |
+           (uint64_t)run->kind << 20 | (run->bucket & 0xfffff);
+}
+
+static int reserve_amaxes(struct engine *engine, uint32_t count)
+{
+    if (count <= engine->amaxes_capacity)
+        return F8_OK;
+    uint32_t *amaxes = realloc(engine->amaxes, count * sizeof(*amaxes));
+    if (!amaxes)
+        return F8_ENOMEM;
+    engine->amaxes = amaxes;
+    engine->amaxes_capacity = count;
+    return F8_OK;
+}
+
+static void no_memory(struct hosts *hosts)
+{
+    struct collective *collective = hosts->collective;
+    engine_abort(hosts,
+        reason_set(&collective->refusal, F8_ENOMEM, "out of memory in collective %llu of group %s",
+            (unsigned long long)collective->run.round.number, collective->group->name));
+}
+
+void engine_reduce(struct hosts *hosts)
+{
+    struct engine *engine = &hosts->engine;
+    struct collective *collective = hosts->collective;
+    uint32_t count = collective_count_amaxes(collective);
+    engine->step = ENGINE_REDUCES;
+    if (!can_run(hosts))
+        return;
+    if (reserve_amaxes(engine, count) < 0) {
+        no_memory(hosts);
+        return;
+    }
+    collective_write_amaxes(collective, engine->amaxes);
+    fabric_reduce(engine->fabric, tag_of(hosts), engine->amaxes, count, patience(hosts));
+}
+
+/* Puts a span at the end; one that goes on from the last becomes part of it. */
+static int add_span(struct engine *engine, uint32_t *count, const struct fabric_span *span)
+{
+    struct fabric_span *last = *count > 0 ? &engine->spans[*count - 1] : NULL;
+    if (span->size == 0)
+        return F8_OK;
+    if (last && last->host == span->host && last->offset + last->size == span->offset) {
+        last->size += span->size;
+        return F8_OK;
+    }
+    if (*count == engine->spans_capacity) {
+        uint32_t capacity = 2 * engine->spans_capacity + 64;
+        struct fabric_span *spans = realloc(engine->spans, capacity * sizeof(*spans));
+        if (!spans)
+            return F8_ENOMEM;
+        engine->spans = spans;
+        engine->spans_capacity = capacity;
+    }
+    engine->spans[(*count)++] = *span;
+    return F8_OK;
+}
+
+/* The part of a weight that a rank has: without the padding after a short shard. */
+static struct fabric_span span_of(
+    const struct hosts *hosts, uint64_t place, uint32_t index, uint32_t rank)
+{
+    const struct group *group = hosts->collective->group;
+    const struct weight *weight = &group->list->weights[index];
+    const struct member *member = hosts->collective->run.members[rank];
+    uint64_t size = f8_proto_wire_size(weight->wire);
+    uint64_t chunk = f8_proto_chunk_rows(weight->rows, group->world_size) * weight->cols;
+    return (struct fabric_span){
+        .offset = place + weight->offset + chunk * rank * size,
+        .size = weight_shard_count(weight, group->world_size, rank) * size,
+        .host = member->far ? member->far_host : hosts->here,
+    };
+}
+
+void engine_exchange(struct hosts *hosts)
+{
+    struct engine *engine = &hosts->engine;
+    struct collective *collective = hosts->collective;
+    const struct run *run = &collective->run;
+    uint64_t place = collective_place_offset(collective->group, run->round.place);
+    uint32_t count = 0;
+    int status = F8_OK;
+    engine->step = ENGINE_EXCHANGES;
+    if (!can_run(hosts))
+        return;
+    for (uint32_t w = run->first; w < run->first + run->count; w++)
+        for (uint32_t r = 0; r < collective->group->world_size && status == F8_OK; r++) {
+            struct fabric_span span = span_of(hosts, place, w, r);
+            status = add_span(engine, &count, &span);
+        }
+    if (status < 0)
+        no_memory(hosts);
+    else
+        fabric_exchange(engine->fabric, engine->spans, count, patience(hosts));
+}
+
+/* ---- what the helper answers ---- */
+
+/* A number for these connections, from what only their ends know. */
+static uint64_t name_mesh(const struct hosts *hosts)
+{
+    uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
+    for (uint32_t h = 0; h < hosts->num_hosts; h++)
+        for (size_t i = 0; i < hosts->all[h].address_size; i++)
+            hash = (hash ^ hosts->all[h].address[i]) * 0x100000001b3;
+    return hash != 0 ? hash : 1;
+}
+
+static void done(struct fabric *fabric, enum fabric_command command)
+{
+    struct hosts *hosts = fabric_owner(fabric);
+    struct collective *collective = hosts->collective;
+    enum engine_step step = hosts->engine.step;
+    (void)command;
+    hosts->engine.step = ENGINE_AT_REST;
+    switch (step) {
+    case ENGINE_OPENS:
+        tell_address(hosts);
+        break;
+    case ENGINE_CONNECTS:
+        hosts->engine.connected = true;
+        hosts->engine.mesh = name_mesh(hosts);
+        reserve(hosts);
+        break;
+    case ENGINE_MAPS:
+        mapped(hosts);
+        break;
+    case ENGINE_AGREES:
+        collective_end_seal(collective, F8_OK);
+        return;
+    case ENGINE_REDUCES:
+        collective_reduced(collective, hosts->engine.amaxes);
+        return;
+    case ENGINE_EXCHANGES:
+        collective_end_run(collective);
+        return;
+    default:
+        break;
+    }
+    collective_settle(collective);
+}
+
+static void failed(struct fabric *fabric, int status, const struct reason *reason)
+{
+    struct hosts *hosts = fabric_owner(fabric);
+    struct collective *collective = hosts->collective;
+    struct engine *engine = &hosts->engine;
+    bool at_rest = engine->step == ENGINE_AT_REST;
+    drop(engine);
+    if (!collective)
+        return;
+    if (at_rest && collective->group->state == GROUP_SEALED) {
+        collective->broken_by = *reason;
+        collective->broken_at_rest = false;
+        round_break(collective->rounds, status);
+    } else if (!at_rest) {
+        collective->refusal = *reason;
+        engine_abort(hosts, status);
+        /* A peer's helper is gone, or more than that: its daemon, or ours, is about to know. */
+        if (status == F8_ECONN)
+            engine->fails_at += GRACE_MS;
+    }
+    collective_settle(collective);
+}

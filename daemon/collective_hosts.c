@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The world of a group over several hosts: when it forms, whom it loses, and how it ends. On the
+ * loop.
+ */
+#include "daemon/collective_hosts.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/log.h"
+#include "status.h"
+
+/* How long a host that has done with a group keeps its engine for others that have not. */
+#define PATIENCE_MS         10000
+#define CLOSING_PATIENCE_MS 2000
+
+const struct world *collective_world(const struct group *group)
+{
+    const struct hosts *hosts = group->collective->hosts;
+    return hosts && hosts_formed(hosts) ? hosts->world : NULL;
+}
+
+void collective_engine(const struct group *group, struct collective_engine *ret_engine)
+{
+    const struct hosts *hosts = group->collective->hosts;
+    *ret_engine = (struct collective_engine){0};
+    if (!hosts)
+        return;
+    if (hosts->engine.fabric) {
+        ret_engine->pid = (uint32_t)fabric_pid(hosts->engine.fabric);
+        fabric_traffic(hosts->engine.fabric, &ret_engine->sent, &ret_engine->received);
+    }
+    ret_engine->sent += hosts->engine.sent;
+    ret_engine->received += hosts->engine.received;
+}
+
+uint64_t hosts_completed(const struct collective *collective)
+{
+    return collective->was_sealed ? 1 + round_completed(collective->rounds) : 0;
+}
+
+const char *hosts_name_of(const struct hosts *hosts, const struct member *member)
+{
+    uint32_t num_hosts;
+    const struct world_host *table = world_hosts(hosts->world, &num_hosts);
+    return table[member->far_host].name;
+}
+
+bool hosts_has_here(const struct hosts *hosts, uint32_t rank)
+{
+    uint32_t num_hosts;
+    const struct world_host *here = &world_hosts(hosts->world, &num_hosts)[hosts->here];
+    for (uint32_t i = 0; i < here->num_ranks; i++)
+        if (here->ranks[i].rank == rank)
+            return true;
+    return false;
+}
+
+void hosts_break(struct hosts *hosts, int status)
+{
+    struct collective *collective = hosts->collective;
+    if (round_is_broken(collective->rounds))
+        return;
+    hosts->broken_afar = true;
+    collective->broken_at_rest = false;
+    round_break(collective->rounds, status);
+    hosts->broken_afar = false;
+}
+
+/* ---- the end ---- */
+
+static void free_closed(uv_handle_t *timer)
+{
+    struct hosts *hosts = timer->data;
+    for (uint32_t h = 0; h < hosts->num_hosts; h++) {
+        host_begin_era(&hosts->all[h]);
+        hosts_drop_held(&hosts->all[h]);
+    }
+    hosts_drop_told(hosts);
+    free(hosts->all);
+    free(hosts->engine.amaxes);
+    free(hosts->engine.spans);
+    free(hosts);
+}
+
+static bool others_are_idle(const struct hosts *hosts)
+{
+    for (uint32_t h = 0; h < hosts->num_hosts; h++)
+        if (h != hosts->here && !hosts->all[h].idle && !hosts->all[h].lost)
+            return false;
+    return true;
+}
+
+static void end(struct hosts *hosts)
+{
+    world_leave(hosts->world);
+    hosts->world = NULL;
+    if (hosts_formed(hosts) && others_are_idle(hosts))
+        warm_keep(hosts);
+    engine_close(hosts);
+    uv_close((uv_handle_t *)&hosts->timer, free_closed);
+}
+
+/* Nobody here needs it any more: ends it if no other host does. */
+static void end_if_idle(struct hosts *hosts)
+{
+    if (hosts->over.text[0] != '\0' || others_are_idle(hosts))
+        end(hosts);
+}
+
+static void on_patience(uv_timer_t *timer)
+{
+    end(timer->data);
+}
+
+static void drop_far_members(struct hosts *hosts)
+{
+    struct group *group = hosts->collective->group;
+    for (uint32_t r = 0; r < group->world_size; r++)
+        if (group->members[r] && group->members[r]->far)
+            group_remove_member(group->members[r]);
+}
+
+void hosts_release_bucket(struct hosts *hosts, uint32_t bucket)
+{
+    const struct collective *collective = hosts->collective;
+    const struct group *group = collective->group;
+    for (uint32_t r = 0; r < group->world_size; r++)
+        if (group->members[r] && group->members[r]->far)
+            (void)round_release(collective->rounds, r, bucket);
+}
+
+void hosts_quiet(struct hosts *hosts)
+{
+    if (hosts->world && !hosts->told_idle)
+        hosts_tell_idle(hosts, hosts_completed(hosts->collective));
+}
+
+void hosts_release(struct hosts *hosts)
+{
+    if (!hosts)
+        return;
+    if (hosts_formed(hosts))
+        drop_far_members(hosts);
+    hosts_quiet(hosts);
+    hosts->collective = NULL;
+    if (hosts_formed(hosts) && hosts->over.text[0] == '\0' && !others_are_idle(hosts))
+        (void)uv_timer_start(&hosts->timer, on_patience,
+            hosts->context->closing ? CLOSING_PATIENCE_MS : PATIENCE_MS, 0);
+    else
+        end(hosts);
+}
+
+/* ---- what the world says ---- */
+
+/* Members of the ranks that are on other hosts. F8_ENOMEM. */
+static int seat_far(struct hosts *hosts, const struct world_host *table)
+{
+    struct group *group = hosts->collective->group;
+    for (uint32_t h = 0; h < hosts->num_hosts; h++)
+        for (uint32_t i = 0; i < table[h].num_ranks && h != hosts->here; i++) {
+            const struct world_rank *rank = &table[h].ranks[i];
+            struct member *member = group_add_member(group, rank->rank, rank->pid, NULL);
+            if (!member)
+                return F8_ENOMEM;
+            member->far = true;
+            member->far_host = h;
+            round_enter(hosts->collective->rounds, rank->rank);
+        }
+    return F8_OK;
+}
+
+/* "; it had rank 1 (pid 4711), rank 3 (pid 4712)" */
+static void append_ranks(struct reason *reason, const struct world_host *host)
+{
+    for (uint32_t i = 0; i < host->num_ranks && i < 8; i++)
+        reason_append(reason, "%s rank %u (pid %u)", i == 0 ? "; it had" : ",", host->ranks[i].rank,
+            host->ranks[i].pid);
+    if (host->num_ranks > 8)
+        reason_append(reason, " and %u more", host->num_ranks - 8);
+}
+
+static void finish(struct hosts *hosts, int status, const struct reason *reason)
+{
+    struct collective *collective = hosts->collective;
+    hosts->over = *reason;
+    if (hosts_formed(hosts) && world_root(hosts->world) < hosts->num_hosts) {
+        uint32_t num_hosts;
+        append_ranks(
+            &hosts->over, &world_hosts(hosts->world, &num_hosts)[world_root(hosts->world)]);
+    }
+    if (!collective) {
+        end_if_idle(hosts);
+        return;
+    }
+    collective->broken_by = hosts->over;
+    hosts_break(hosts, status);
+    collective->refusal = hosts->over;
+    engine_abort(hosts, status);
+    collective_settle(collective);
+}
+
+static void formed(struct world *world)
+{
+    struct hosts *hosts = world_owner(world);
+    const struct world_host *table = world_hosts(world, &hosts->num_hosts);
+    struct reason reason;
+    hosts->here = world_here(world);
+    hosts->all = calloc(hosts->num_hosts, sizeof(*hosts->all));
+    if (!hosts->all)
+        hosts->num_hosts = 0;
+    if (!hosts->all || seat_far(hosts, table) < 0) {
+        (void)reason_set(&reason, F8_ENOMEM, "out of memory as the hosts of group %s met",
+            hosts->collective->group->name);
+        finish(hosts, F8_ENOMEM, &reason);
+        return;
+    }
+    log_info("job %s, group %s: %u ranks on %u hosts", hosts->collective->group->job->name,
+        hosts->collective->group->name, hosts->collective->group->world_size, hosts->num_hosts);
+    hosts_flush(hosts);
+    collective_settle(hosts->collective);
+}
+
+static void received(struct world *world, uint32_t host, const uint8_t *data, size_t size)
+{
+    struct hosts *hosts = world_owner(world);
+    if (!hosts_formed(hosts))
+        return; /* there was no memory for it, and it is over */
+    hosts_hear(hosts, host, data, size);
+    if (hosts->collective)
+        collective_settle(hosts->collective);
+    else
+        end_if_idle(hosts);
+}
+
+static void lost(struct world *world, uint32_t host, bool in_order, const struct reason *why)
+{
+    struct hosts *hosts = world_owner(world);
+    uint32_t num_hosts;
+    const struct world_host *table = world_hosts(world, &num_hosts);
+    struct reason reason = *why;
+    if (!hosts_formed(hosts))
+        return;
+    hosts->all[host].lost = true;
+    append_ranks(&reason, &table[host]);
+    if (hosts->over.text[0] == '\0')
+        hosts->over = reason;
+    if (!hosts->collective) {
+        end_if_idle(hosts);
+        return;
+    }
+    struct collective *collective = hosts->collective;
+    collective->broken_by = reason;
+    hosts_break(hosts, F8_ERANKDEAD);
+    /* One that left in order has done its part of what runs; one that was lost has not. */
+    collective->refusal = reason;
+    if (!in_order)
+        engine_abort(hosts, F8_ERANKDEAD);
+    collective_settle(collective);
+}
+
+static void ended(struct world *world, int status, const struct reason *reason)
+{
+    finish(world_owner(world), status, reason);
+}
+
+static const struct world_listener listener = {
+    .formed = formed,
+    .received = received,
+    .lost = lost,
+    .ended = ended,
+};
+
+/* ---- the beginning ---- */
+
+int hosts_new(
+    struct collective *collective, const struct collective_span *span, struct hosts **ret_hosts)
+{
+    struct hosts *hosts = calloc(1, sizeof(*hosts));
+    if (!hosts)
+        return F8_ENOMEM;
+    hosts->collective = collective;
+    hosts->context = collective->context;
+    hosts->local_ranks = span->local_ranks;
+    hosts->era = 1;
+    hosts->told_end = &hosts->told;
+    memcpy(hosts->id, span->id, sizeof(hosts->id));
+    (void)snprintf(hosts->name, sizeof(hosts->name), "%u/%s/%s",
+        (unsigned)collective->group->job->uid, collective->group->job->name,
+        collective->group->name);
+    (void)uv_timer_init(collective->context->loop, &hosts->timer); /* cannot fail */
+    hosts->timer.data = hosts;
+    *ret_hosts = hosts;
+    return F8_OK;
+}
+
+void hosts_next_era(struct hosts *hosts)
+{
+    if (!hosts->world) { /* nobody has heard of the first */
+        hosts_drop_told(hosts);
+        return;
+    }
+    hosts->era++;
+    hosts->told_idle = false;
+    for (uint32_t h = 0; h < hosts->num_hosts; h++)
+        host_begin_era(&hosts->all[h]);
+}
+
+static uint32_t count_here(const struct group *group)
+{
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < group->world_size; r++)
+        count += group->members[r] && !group->members[r]->far &&
+                 group->members[r]->generation == group->generation;
+    return count;
+}
+
+/* All local ranks are there: their daemon reports them. */
+static int meet(struct hosts *hosts, struct reason *reason)
+{
+    const struct group *group = hosts->collective->group;
+    struct world_rank *ranks = calloc(hosts->local_ranks, sizeof(*ranks));
+    if (!ranks)
+        return reason_set(reason, F8_ENOMEM, "out of memory as group %s was to meet", group->name);
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < group->world_size && count < hosts->local_ranks; r++)
+        if (group->members[r] && group->members[r]->generation == group->generation)
+            ranks[count++] = (struct world_rank){.rank = r, .pid = group->members[r]->pid};
+    char name[2 * (F8_PROTO_MAX_NAME + 1)];
+    (void)snprintf(name, sizeof(name), "%s/%s", group->job->name, group->name);
+    const struct world_part part = {
+        .id = hosts->id,
+        .group = name,
+        .world_size = group->world_size,
+        .ranks = ranks,
+        .num_ranks = count,
+        .deadline_ms = hosts->context->config->world_deadline_ms,
+        .listener = &listener,
+        .owner = hosts,
+    };
+    int status = world_join(hosts->context->worlds, &part, &hosts->world, reason);
+    free(ranks);
+    return status;
+}
+
+void hosts_entered(struct hosts *hosts, const struct member *member)
+{
+    struct collective *collective = hosts->collective;
+    if (hosts->world) {
+        hosts_tell_entered(hosts, member);
+        return;
+    }
+    if (count_here(collective->group) < hosts->local_ranks)
+        return;
+    struct reason reason;
+    int status = meet(hosts, &reason);
+    if (status == F8_OK)
+        return;
+    hosts->over = reason;
+    collective->broken_by = reason;
+    hosts_break(hosts, status);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Groups over several hosts, for the files of the collective. A group has a struct hosts, made
+ * with its unique id: the world that its daemons form, what the other hosts have told, and the
+ * engine that moves bytes between them. Ranks of other hosts are members of the group without
+ * shards ("far"), in the same machine of rounds as those of this one: collective_hosts.c has the
+ * world, collective_wire.c what is told, collective_held.c what is heard and when it is served,
+ * collective_engine.c the engine. On the loop.
+ */
+#ifndef F8_DAEMON_COLLECTIVE_HOSTS_H
+#define F8_DAEMON_COLLECTIVE_HOSTS_H
+
+#include "daemon/collective_private.h"
+#include "daemon/fabric.h"
+#include "daemon/world.h"
+#include "hosts.pb-c.h"
+
+/* A message that came before its time. */
+struct held {
+    struct held *next;
+    F8__HostMessage *message; /* owned */
+};
+
+/* What a host, this one too, has told. */
+struct host {
+    /* Of the era. */
+    struct weight_list *list; /* a reference: what its ranks registered; NULL: not told yet */
+    uint8_t *state; /* owned: what it has stored, a state's form; NULL: none, or it starts afresh */
+    size_t state_size;
+    uint8_t *address; /* owned: of its engine, opaque; NULL: not told yet */
+    size_t address_size;
+    bool engine_asked; /* it has said whether its engine is warm */
+    bool engine_warm;
+    uint64_t engine_mesh; /* of a warm one */
+    bool idle;            /* nothing is in flight there, nothing will begin */
+    uint64_t completed;   /* as it became idle: see hosts_completed */
+    /* For good. */
+    bool lost;
+    struct held *held; /* owned list, in order */
+};
+
+/* The part of a seal or a round that the engine is at. */
+enum engine_step {
+    ENGINE_AT_REST,
+    ENGINE_ASKS,  /* whether all hosts' engines are warm */
+    ENGINE_OPENS, /* and tells its address */
+    ENGINE_MEETS, /* waits for the others' addresses */
+    ENGINE_CONNECTS,
+    ENGINE_RESERVES,
+    ENGINE_MAPS,
+    ENGINE_AGREES, /* that all hosts have come through the seal */
+    ENGINE_REDUCES,
+    ENGINE_EXCHANGES,
+    ENGINE_FAILED, /* what waits for it fails when it is time */
+};
+
+struct engine {
+    struct fabric *fabric; /* owned; NULL: none */
+    enum engine_step step;
+    bool connected;
+    uint64_t mesh;        /* once connected: which connections these are, the same on all hosts */
+    struct arena *mapped; /* borrowed: not sealed again by another engine; NULL: none */
+    uint32_t *amaxes;     /* owned: by weight, of a reduction */
+    struct fabric_span *spans; /* owned: of an exchange */
+    uint32_t amaxes_capacity, spans_capacity;
+    uint64_t sent, received; /* bytes, of engines before this one */
+    uint64_t fails_at;       /* loop time, of ENGINE_FAILED */
+    int failure;             /* its status; the reason is collective->refusal */
+    bool reserving;          /* the arena's reservation is under way, and must end first */
+};
+
+struct hosts {
+    struct collective *collective; /* borrowed; NULL: gone, and this only waits for the others */
+    struct collective_context *context; /* borrowed: outlives it */
+    struct world *world;                /* owned; NULL until all local ranks are there */
+    struct host *all;                   /* owned: by host; NULL until it has formed */
+    uint32_t num_hosts, here;
+    uint32_t local_ranks;
+    uint64_t era;
+    struct told *told, **told_end; /* owned list: what is to be told once it has formed */
+    struct reason over;            /* why no further era can begin; empty: one can */
+    bool told_idle;                /* in this era */
+    bool broken_afar;              /* the break that is under way was told, or is known to all */
+    bool serving;
+    struct engine engine;
+    uv_timer_t timer; /* for the wait at the end */
+    uint8_t id[F8_PROTO_UNIQUE_ID_SIZE];
+    char name[2 * (F8_PROTO_MAX_NAME + 1) + 16]; /* of the group: "uid/job/group" */
+};
+
+/* ---- collective_hosts.c ---- */
+
+/* Whether every rank's daemon is known. */
+static inline bool hosts_formed(const struct hosts *hosts)
+{
+    return hosts->all != NULL;
+}
+
+/* F8_ENOMEM. */
+int hosts_new(
+    struct collective *collective, const struct collective_span *span, struct hosts **ret_hosts);
+/* The group has no further use for it: frees it, once the others need nothing more of it. NULL
+ * allowed. */
+void hosts_release(struct hosts *hosts);
+/* A gather has ended: its bucket is nothing that far ranks hold here. */
+void hosts_release_bucket(struct hosts *hosts, uint32_t bucket);
+/* Nothing of the era is in flight here, and it is broken. */
+void hosts_quiet(struct hosts *hosts);
+/* The next generation of the group, with the same hosts. */
+void hosts_next_era(struct hosts *hosts);
+/* A local rank has entered; the last one of the first era makes the daemons meet. */
+void hosts_entered(struct hosts *hosts, const struct member *member);
+/* Breaks the group for a reason that the other hosts know too. */
+void hosts_break(struct hosts *hosts, int status);
+/* Whether the rank is one of this host's in the world. */
+bool hosts_has_here(const struct hosts *hosts, uint32_t rank);
+/* "gpu-07", of a far member. */
+const char *hosts_name_of(const struct hosts *hosts, const struct member *member);
+/* Collectives that have ended well since the seal, plus one for the seal itself. */
+uint64_t hosts_completed(const struct collective *collective);
+
+/* ---- collective_wire.c: tells all other hosts ---- */
+
+/* Sends what was told before the world had formed. */
+void hosts_flush(struct hosts *hosts);
+void hosts_drop_told(struct hosts *hosts);
+void hosts_tell_entered(struct hosts *hosts, const struct member *member);
+void hosts_tell_asked(
+    struct hosts *hosts, const struct member *member, const struct round_request *request);
+void hosts_tell_changed(
+    struct hosts *hosts, const struct member *member, uint32_t first, uint32_t count);
+void hosts_tell_gone(struct hosts *hosts, const struct member *member, bool died);
+void hosts_tell_broke(struct hosts *hosts, int status, const struct reason *cause);
+void hosts_tell_idle(struct hosts *hosts, uint64_t completed);
+/* The engine's mesh, 0: it is not warm; or its address. */
+void hosts_tell_engine(struct hosts *hosts, uint64_t mesh, const uint8_t *address, size_t size);
+void hosts_tell_amax(struct hosts *hosts, uint32_t bucket, const uint32_t *amaxes, uint32_t count);
+/* What the ranks here registered, `list`, and what is stored. F8_ELIMIT, F8_ENOMEM. */
+int hosts_tell_list(
+    struct hosts *hosts, const struct weight_list *list, bool continues, struct reason *reason);
+
+/* ---- collective_held.c ---- */
+
+/* A message has come. */
+void hosts_hear(struct hosts *hosts, uint32_t host, const uint8_t *data, size_t size);
+/* Serves what has come, as far as it is time for it. May break the group, never frees it. */
+void hosts_serve(struct hosts *hosts);
+void hosts_drop_held(struct host *host);
+/* Forgets what a host told of the era before. */
+void host_begin_era(struct host *host);
+
+/* ---- collective_far.c: what the seal compares between hosts ---- */
+
+/* Before the last local rank's seal: tells the others what is registered here. */
+int hosts_prepare_seal(struct hosts *hosts, const struct member *member, struct reason *reason);
+/* Gives far members the lists of their hosts. F8_EPROTO. */
+int hosts_seat_lists(struct hosts *hosts, struct reason *reason);
+/* The lists of an amax group, which the hosts have made, are the same as `list`. F8_EMISMATCH. */
+int hosts_compare_lists(struct hosts *hosts, const struct weight_list *list, struct reason *reason);
+/* The newest state that a host has stored, which all continue; NULL: none has any. F8_EMISMATCH. */
+int hosts_newest_values(struct hosts *hosts, const struct weight_list *list, const uint8_t *own,
+    const uint8_t **ret_values, struct reason *reason);
+/* After the seal: far members have versions. F8_ENOMEM. */
+int hosts_reserve_versions(struct hosts *hosts);
+
+/* ---- collective_engine.c ---- */
+
+/* In the seal: an engine that all hosts are connected by; collective_reserve follows. */
+void engine_prepare(struct hosts *hosts);
+/* Goes on if what the seal waits for has been told. */
+void engine_poke(struct hosts *hosts);
+/*
+ * In the seal, after the reservation, as the last thing: maps the arena, seals it, and waits until
+ * all hosts have come so far; collective_end_seal follows.
+ */
+void engine_reserved(struct hosts *hosts, int status);
+/* The largest amaxes of all hosts; collective_reduced follows. */
+void engine_reduce(struct hosts *hosts);
+/* The other hosts' parts of the gathered bucket; collective_end_run follows. */
+void engine_exchange(struct hosts *hosts);
+/* Whatever is under way cannot end: it is to fail, with what collective->refusal says. */
+void engine_abort(struct hosts *hosts, int status);
+/* When it does; ROUND_NEVER: nothing is to fail. Then fails it, as the last thing. */
+uint64_t engine_fails_at(const struct hosts *hosts);
+void engine_fail(struct hosts *hosts);
+/* Whether the arena is mapped, and sealed since; it is about to be freed. */
+bool engine_has_mapped(const struct hosts *hosts, const struct arena *arena);
+void engine_forget_arena(struct hosts *hosts);
+void engine_close(struct hosts *hosts);
+extern const struct fabric_listener engine_listener; /* its owner is a struct hosts */
+
+/* ---- collective_warm.c: engines that outlive their groups, for the linger of the configuration
+ * ---- */
+
+/* The group has ended well on all hosts: keeps its engine. */
+void warm_keep(struct hosts *hosts);
+/* The engine that was kept for this group and these hosts, if there is one. */
+void warm_take(struct hosts *hosts);
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Generations of a group, and who takes part in them: see collective.h. On the loop.
+ */
+#include "daemon/collective_hosts.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "status.h"
+
+static int next_generation(struct collective *collective)
+{
+    struct group *group = collective->group;
+    struct rounds *rounds = collective_forming(collective, round_next(collective->rounds));
+    if (!rounds)
+        return F8_ENOMEM;
+    free(collective->rounds);
+    collective->rounds = rounds;
+    collective->was_sealed = false;
+    collective_drop_entries(collective);
+    group_unlink(group);
+    group->generation++;
+    collective->warned_stale = false;
+    group->state = GROUP_FORMING;
+    if (collective->next_hosts) {
+        hosts_release(collective->hosts);
+        collective->hosts = collective->next_hosts;
+        collective->next_hosts = NULL;
+    } else if (collective->hosts) {
+        hosts_next_era(collective->hosts);
+    }
+    return F8_OK;
+}
+
+/* Ranks of this host that have entered the generation. */
+static const struct member *some_entered(const struct group *group, uint32_t *ret_count)
+{
+    const struct member *some = NULL;
+    *ret_count = 0;
+    for (uint32_t r = 0; r < group->world_size; r++) {
+        const struct member *member = group->members[r];
+        if (!member || member->far || member->generation != group->generation)
+            continue;
+        some = some ? some : member;
+        (*ret_count)++;
+    }
+    return some;
+}
+
+static bool same_id(const struct hosts *hosts, const struct collective_span *span)
+{
+    return hosts && span->id && memcmp(hosts->id, span->id, sizeof(hosts->id)) == 0;
+}
+
+/* Another rank of this host has entered the generation: this one must agree with it. */
+static int check_others(const struct group *group, uint32_t rank, bool again,
+    const struct collective_span *span, struct reason *reason)
+{
+    const struct hosts *hosts = group->collective->hosts;
+    uint32_t count;
+    const struct member *other = some_entered(group, &count);
+    bool as_it_was = again && !span->id && hosts && hosts->era > 1;
+    if (as_it_was || (!hosts && !span->id))
+        return F8_OK;
+    if (!same_id(hosts, span))
+        return reason_set(reason, F8_EMISMATCH,
+            "rank %u enters group %s %s where rank %u (pid %u) did %s", rank, group->name,
+            span->id ? "with a unique id" : "without a unique id", other->rank, other->pid,
+            !hosts     ? "without"
+            : span->id ? "with another"
+                       : "with one: give the same (f8_group_rejoin_hosts)");
+    if (hosts->local_ranks != span->local_ranks)
+        return reason_set(reason, F8_EMISMATCH,
+            "rank %u says that group %s has %u ranks on this host where rank %u (pid %u) says %u",
+            rank, group->name, span->local_ranks, other->rank, other->pid, hosts->local_ranks);
+    if (!hosts->world && count == hosts->local_ranks)
+        return reason_set(reason, F8_ELIMIT,
+            "rank %u is one more than the %u ranks that group %s has on this host, as its ranks "
+            "say",
+            rank, count, group->name);
+    return F8_OK;
+}
+
+/* A rank that comes to hosts that have met must be one of those that this host has reported. */
+static int check_place(const struct group *group, uint32_t rank, struct reason *reason)
+{
+    const struct hosts *hosts = group->collective->hosts;
+    if (hosts && hosts->over.text[0] != '\0')
+        return reason_set(reason, F8_EORDER,
+            "group %.100s needs a new unique id (f8_group_rejoin_hosts): %.380s", group->name,
+            hosts->over.text);
+    if (hosts && hosts_formed(hosts) && !hosts_has_here(hosts, rank))
+        return reason_set(reason, F8_EEXIST,
+            "rank %u of group %s is on another host, until it has a new unique id", rank,
+            group->name);
+    return F8_OK;
+}
+
+int collective_set_span(struct group *group, uint32_t rank, bool again,
+    const struct collective_span *span, struct reason *reason)
+{
+    struct collective *collective = group->collective;
+    uint32_t entered;
+    bool first = group->state == GROUP_BROKEN || !some_entered(group, &entered);
+    int status = F8_OK;
+    if (!first)
+        status = check_others(group, rank, again, span, reason);
+    else if (!span->id && !again && collective->hosts)
+        status = reason_set(reason, F8_EMISMATCH,
+            "rank %u enters group %s without a unique id, but it spans hosts", rank, group->name);
+    if (status < 0)
+        return status;
+    if (!first || !span->id || same_id(collective->hosts, span))
+        return check_place(group, rank, reason);
+    /* The hosts are others from now on. */
+    hosts_release(collective->next_hosts);
+    collective->next_hosts = NULL;
+    struct hosts **hosts =
+        group->state == GROUP_BROKEN ? &collective->next_hosts : &collective->hosts;
+    struct hosts *old = *hosts;
+    if (hosts_new(collective, span, hosts) < 0)
+        return reason_set(reason, F8_ENOMEM, "out of memory joining group %s", group->name);
+    hosts_release(old);
+    return F8_OK;
+}
+
+int collective_enter(struct member *member)
+{
+    struct group *group = member->group;
+    struct collective *collective = group->collective;
+    assert(collective_is_open(group));
+    int status = group->state == GROUP_BROKEN ? next_generation(collective) : F8_OK;
+    if (status < 0)
+        return status;
+    member->generation = group->generation;
+    free(member->seal.import);
+    member->seal = (struct member_seal){0};
+    for (uint32_t w = 0; w < member->shards_capacity; w++)
+        member->versions[w] = SCALING_VERSION_UNKNOWN;
+    round_enter(collective->rounds, member->rank);
+    if (collective->hosts) {
+        hosts_entered(collective->hosts, member);
+        collective_wake(collective); /* others may have entered before */
+    }
+    return F8_OK;
+}
+
+void collective_leave(struct member *member, bool died)
+{
+    struct group *group = member->group;
+    struct collective *collective = group->collective;
+    if (member->generation == group->generation) {
+        if (collective->hosts && collective->hosts->world)
+            hosts_tell_gone(collective->hosts, member, died);
+        round_leave(collective->rounds, member->rank, died);
+    }
+    group_remove_member(member);
+    collective_settle(collective);
+}

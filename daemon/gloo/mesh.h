@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The connections of this host's helper to those of all other hosts: a Gloo context with one pair a
+ * host, and the memory that is sent from and received into. Used by the engine on the main thread;
+ * Gloo moves the bytes on a thread of its own.
+ */
+#ifndef F8_DAEMON_GLOO_MESH_H
+#define F8_DAEMON_GLOO_MESH_H
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gloo/transport/context.h>
+
+extern "C" {
+#include "daemon/fabric_wire.h"
+}
+
+using Address = std::vector<char>;
+using Token = std::array<char, 16>;
+
+class Mesh
+{
+  public:
+    /* Listens for each other host, at the address given only. Throws if it is not of this host. */
+    explicit Mesh(const fabric_open &open);
+
+    /* What the other hosts need to connect: where this one listens for each, with which token. */
+    Address address() const;
+
+    /* Blocks until all are connected, and have shown that they know the token for them. */
+    void connect(const std::vector<Address> &addresses);
+
+    const uint32_t hosts, here;
+    uint64_t sent = 0, received = 0; /* bytes */
+
+  private:
+    friend class Memory;
+
+    void connect_pair(uint32_t host, const Address &address);
+    void exchange_tokens(const std::vector<Address> &addresses);
+
+    const std::string interface_;
+    std::vector<Token> tokens_; /* by host: what it must show */
+    std::shared_ptr<gloo::transport::Context> context_;
+};
+
+/*
+ * Bytes that are sent and received. Transfers with one host match by slot and, within one slot, in
+ * the order in which they were posted; those that match are of the same size, or a received one is
+ * smaller than what was posted for it: a larger one ends the process.
+ */
+class Memory
+{
+  public:
+    /* `data` is borrowed for as long as this lives. */
+    Memory(Mesh &mesh, void *data, size_t size);
+
+    void send(uint32_t host, uint64_t slot, size_t offset, size_t size);
+    void receive(uint32_t host, uint64_t slot, size_t offset, size_t size);
+
+    /* Until all that was posted is done. Throws as soon as the connection to a host breaks. */
+    void wait();
+
+  private:
+    Mesh &mesh_;
+    std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
+    size_t sends_ = 0, receives_ = 0; /* posted and not waited for */
+};
+
+#endif
