@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "client/ctl/columns_devices.h"
+#include "client/ctl/columns_hosts.h"
 #include "client/ctl/columns_private.h"
 
 /* ---- status ---- */
@@ -86,8 +87,8 @@ static const struct table_column group_list[] = {LEFT("JOB", group_job), LEFT("G
     RIGHT("RANKS", group_world), RIGHT("WEIGHTS", group_weights), RIGHT("BUCKETS", group_buckets),
     RIGHT("PLACES", group_slots), RIGHT("ARENA", group_arena), RIGHT("FLOAT8", group_float8),
     RIGHT("GATHERS", group_gathers), LEFT("DEVICES", group_devices),
-    LEFT("EXCHANGE", group_exchange), LEFT("WARM", group_warm), LEFT("PIDS BY RANK", group_pids),
-    LEFT("CAUSE", group_cause)};
+    LEFT("EXCHANGE", group_exchange), LEFT("WARM", group_warm), LEFT("HOSTS", group_hosts),
+    LEFT("ENGINE", group_engine), LEFT("PIDS BY RANK", group_pids), LEFT("CAUSE", group_cause)};
 COLUMNS(columns_groups, group_list);
 
 /* ---- rounds ---- */

@@ -64,6 +64,7 @@ enum ctl_takes {
     X(show, "NAME", NULL, 0, "all that is known of the weights of that name")                      \
     X(history, "NAME", NULL, CTL_TAKES_LAST, "amax and scale of a delayed weight, sync by sync")   \
     X(rounds, NULL, &columns_rounds, 0, "collectives under way: what waits for whom, since when")  \
+    X(hosts, NULL, &columns_hosts, 0, "hosts of groups that span several, and their heartbeats")   \
     X(export, "JOB GROUP FILE", NULL, CTL_TAKES_FORCE | CTL_TAKES_UID,                             \
         "write the scaling state of a group, as of its last sync")                                 \
     X(import, "JOB GROUP FILE", NULL, CTL_TAKES_UID,                                               \

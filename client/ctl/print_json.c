@@ -146,6 +146,21 @@ static void add_devices(json_t *object, const F8__GroupInfo *g)
     json_object_set_new(object, "warm", json_boolean(g->warm));
 }
 
+/* Of a group over several hosts; null for others. */
+static void add_engine(json_t *object, const F8__GroupInfo *g)
+{
+    json_t *engine = json_null();
+
+    if (g->hosts > 0) {
+        engine = json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:I}", "name", g->engine, "pid",
+            (int)g->engine_pid, "interface", g->interface, "bytes_sent", INT(g->bytes_sent),
+            "bytes_received", INT(g->bytes_received), "control_bytes_sent", INT(g->control_sent),
+            "control_bytes_received", INT(g->control_received));
+    }
+    json_object_set_new(object, "hosts", json_integer(g->hosts));
+    json_object_set_new(object, "engine", engine);
+}
+
 json_t *json_of_group(const void *row)
 {
     const F8__GroupInfo *g = row;
@@ -160,8 +175,19 @@ json_t *json_of_group(const void *row)
 
     if (object != NULL) {
         add_devices(object, g);
+        add_engine(object, g);
     }
     return object;
+}
+
+json_t *json_of_host(const void *row)
+{
+    const F8__HostInfo *h = row;
+
+    return json_pack("{s:s, s:I, s:s, s:s, s:s, s:o, s:I, s:b, s:b, s:b}", "job", h->job, "uid",
+        INT(h->uid), "group", h->group, "name", h->name, "address", h->address, "ranks",
+        array_of_u32(h->ranks, h->n_ranks), "silent_ms", INT(h->silent_ms), "here", h->here, "root",
+        h->root, "lost", h->lost);
 }
 
 /* What belongs to the scale of a weight. */
