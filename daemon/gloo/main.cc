@@ -40,7 +40,7 @@ bool run(Engine &engine, Command &command)
         return answer(engine, command, F8_ENOMEM, "no memory for a command of the engine");
     } catch (const std::exception &error) {
         return answer(
-            engine, command, F8_ECONN, "the engine between the hosts failed: " + sentence(error));
+            engine, command, F8_EIO, "the engine between the hosts failed: " + sentence(error));
     }
 }
 

@@ -200,7 +200,7 @@ void Memory::throw_lost(const gloo::Exception &error)
             lost += (lost.empty() ? " to host " : " and host ") + std::to_string(host);
         }
     }
-    throw Failure(F8_EIO, "the engine lost its connection" + lost + ": " + sentence(error));
+    throw Failure(F8_ECONN, "the engine lost its connection" + lost + ": " + sentence(error));
 }
 
 void Memory::send(uint32_t host, uint64_t slot, size_t offset, size_t size)
