@@ -13,8 +13,10 @@
 #define BLINK_MS    300
 #define MAX_HELPERS 8
 
-/* What a daemon may hold more than when it was fresh: what its allocator keeps. */
-#define SPARE_KB 16384
+/* What a daemon may hold more than when it was fresh: what its allocator keeps, and the directory
+ * of states, which it opens once. */
+#define SPARE_KB          16384
+#define SPARE_DESCRIPTORS 1
 
 static const char *const names[FAULT_KINDS] = {
     [FAULT_RANK_KILL] = "rank killed",
@@ -311,8 +313,9 @@ static bool is_as_fresh(const struct scene *scene, uint32_t host)
     pid_t children[1];
     struct proc_holdings now = proc_holdings(scene->daemons[host].pid);
     const struct proc_holdings *fresh = &scene->fresh[host];
-    return now.descriptors <= fresh->descriptors && now.threads <= fresh->threads + 4 &&
-           now.shmem_kb <= fresh->shmem_kb && now.anon_kb <= fresh->anon_kb + SPARE_KB &&
+    return now.descriptors <= fresh->descriptors + SPARE_DESCRIPTORS &&
+           now.threads <= fresh->threads + 4 && now.shmem_kb <= fresh->shmem_kb &&
+           now.anon_kb <= fresh->anon_kb + SPARE_KB &&
            proc_children(scene->daemons[host].pid, children, 1) == 0;
 }
 
