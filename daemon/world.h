@@ -93,6 +93,18 @@ void worlds_free(struct worlds *worlds);
 int world_unique_id(
     struct worlds *worlds, uint8_t ret_id[F8_PROTO_UNIQUE_ID_SIZE], struct reason *reason);
 
+/* Where the hosts of worlds reach this one. */
+struct world_place {
+    char interface[16]; /* "eth0" */
+    char address[64];   /* "10.0.0.1", "fe80::1%eth0" */
+};
+
+/*
+ * Where a unique id that was made now would say: of this configuration, and of the interfaces that
+ * the host has now. F8_EINVAL names an interface that is not there; F8_EIO.
+ */
+int world_place(const struct config *config, struct world_place *ret, struct reason *reason);
+
 /*
  * Takes part, also where this daemon is the root. F8_EINVAL: these bytes are no unique id;
  * F8_EIO, F8_ENOMEM. What goes wrong later comes through `ended`.
