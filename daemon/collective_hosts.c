@@ -13,7 +13,8 @@
 #include "status.h"
 
 /* How long a host that has done with a group keeps its engine for others that have not. */
-#define PATIENCE_MS 10000
+#define PATIENCE_MS         10000
+#define CLOSING_PATIENCE_MS 2000
 
 const struct world *collective_world(const struct group *group)
 {
@@ -84,20 +85,22 @@ static void free_closed(uv_handle_t *timer)
     free(hosts);
 }
 
-static void end(struct hosts *hosts)
-{
-    world_leave(hosts->world);
-    hosts->world = NULL;
-    engine_close(hosts);
-    uv_close((uv_handle_t *)&hosts->timer, free_closed);
-}
-
 static bool others_are_idle(const struct hosts *hosts)
 {
     for (uint32_t h = 0; h < hosts->num_hosts; h++)
         if (h != hosts->here && !hosts->all[h].idle && !hosts->all[h].lost)
             return false;
     return true;
+}
+
+static void end(struct hosts *hosts)
+{
+    world_leave(hosts->world);
+    hosts->world = NULL;
+    if (hosts_formed(hosts) && others_are_idle(hosts))
+        warm_keep(hosts);
+    engine_close(hosts);
+    uv_close((uv_handle_t *)&hosts->timer, free_closed);
 }
 
 /* Nobody here needs it any more: ends it if no other host does. */
@@ -144,7 +147,8 @@ void hosts_release(struct hosts *hosts)
     hosts_quiet(hosts);
     hosts->collective = NULL;
     if (hosts_formed(hosts) && hosts->over.text[0] == '\0' && !others_are_idle(hosts))
-        (void)uv_timer_start(&hosts->timer, on_patience, PATIENCE_MS, 0);
+        (void)uv_timer_start(&hosts->timer, on_patience,
+            hosts->context->closing ? CLOSING_PATIENCE_MS : PATIENCE_MS, 0);
     else
         end(hosts);
 }
@@ -168,12 +172,21 @@ static int seat_far(struct hosts *hosts, const struct world_host *table)
     return F8_OK;
 }
 
+/* As its host told last: a rank that was replaced has another pid than when the hosts met. */
+static uint32_t pid_of(const struct hosts *hosts, const struct world_rank *rank)
+{
+    const struct member *member =
+        hosts->collective ? hosts->collective->group->members[rank->rank] : NULL;
+    return member && member->far ? member->pid : rank->pid;
+}
+
 /* "; it had rank 1 (pid 4711), rank 3 (pid 4712)" */
-static void append_ranks(struct reason *reason, const struct world_host *host)
+static void append_ranks(
+    const struct hosts *hosts, struct reason *reason, const struct world_host *host)
 {
     for (uint32_t i = 0; i < host->num_ranks && i < 8; i++)
         reason_append(reason, "%s rank %u (pid %u)", i == 0 ? "; it had" : ",", host->ranks[i].rank,
-            host->ranks[i].pid);
+            pid_of(hosts, &host->ranks[i]));
     if (host->num_ranks > 8)
         reason_append(reason, " and %u more", host->num_ranks - 8);
 }
@@ -185,7 +198,7 @@ static void finish(struct hosts *hosts, int status, const struct reason *reason)
     if (hosts_formed(hosts) && world_root(hosts->world) < hosts->num_hosts) {
         uint32_t num_hosts;
         append_ranks(
-            &hosts->over, &world_hosts(hosts->world, &num_hosts)[world_root(hosts->world)]);
+            hosts, &hosts->over, &world_hosts(hosts->world, &num_hosts)[world_root(hosts->world)]);
     }
     if (!collective) {
         end_if_idle(hosts);
@@ -222,6 +235,8 @@ static void formed(struct world *world)
 static void received(struct world *world, uint32_t host, const uint8_t *data, size_t size)
 {
     struct hosts *hosts = world_owner(world);
+    if (!hosts_formed(hosts))
+        return; /* there was no memory for it, and it is over */
     hosts_hear(hosts, host, data, size);
     if (hosts->collective)
         collective_settle(hosts->collective);
@@ -235,8 +250,10 @@ static void lost(struct world *world, uint32_t host, bool in_order, const struct
     uint32_t num_hosts;
     const struct world_host *table = world_hosts(world, &num_hosts);
     struct reason reason = *why;
+    if (!hosts_formed(hosts))
+        return;
     hosts->all[host].lost = true;
-    append_ranks(&reason, &table[host]);
+    append_ranks(hosts, &reason, &table[host]);
     if (hosts->over.text[0] == '\0')
         hosts->over = reason;
     if (!hosts->collective) {
@@ -279,6 +296,9 @@ int hosts_new(
     hosts->era = 1;
     hosts->told_end = &hosts->told;
     memcpy(hosts->id, span->id, sizeof(hosts->id));
+    (void)snprintf(hosts->name, sizeof(hosts->name), "%u/%s/%s",
+        (unsigned)collective->group->job->uid, collective->group->job->name,
+        collective->group->name);
     (void)uv_timer_init(collective->context->loop, &hosts->timer); /* cannot fail */
     hosts->timer.data = hosts;
     *ret_hosts = hosts;

@@ -25,9 +25,9 @@ struct fabric_listener {
     void (*done)(struct fabric *fabric, enum fabric_command command);
     /*
      * The helper is gone and reaped, whatever was open was not done, and nothing else is called.
-     * F8_EIO: it died, or its connection to a peer did; F8_EDEADLINE; F8_EMISMATCH: the hosts gave
+     * F8_EIO: it died; F8_ECONN: it lost a peer; F8_EDEADLINE; F8_EMISMATCH: the hosts gave
      * reductions that differ; F8_EINVAL: an interface or address that is not there; F8_ENOMEM,
-     * F8_ELIMIT.
+     * F8_ELIMIT; F8_EPERM: a peer without its token; F8_EINTERNAL: spans outside the arena.
      */
     void (*failed)(struct fabric *fabric, int status, const struct reason *reason);
 };
@@ -49,6 +49,9 @@ int fabric_open(uv_loop_t *loop, const struct fabric_shape *shape, uint64_t dead
     struct fabric **ret_fabric, struct reason *reason);
 
 void *fabric_owner(const struct fabric *fabric);
+
+/* Whom it answers from now on. */
+void fabric_hand_over(struct fabric *fabric, const struct fabric_listener *listener, void *owner);
 pid_t fabric_pid(const struct fabric *fabric);
 
 /* Opaque bytes; borrowed: from the fabric. */
@@ -70,7 +73,7 @@ void fabric_connect(
 
 /*
  * Maps an arena, which is not sealed yet, writable, in place of the one before. `fd` is borrowed
- * for the call.
+ * for the call. Of size 0: only lets go of the one before, and fd is -1.
  */
 void fabric_map(struct fabric *fabric, int fd, uint64_t size, uint64_t deadline_ms);
 
