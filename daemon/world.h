@@ -120,6 +120,9 @@ const struct world_host *world_hosts(const struct world *world, uint32_t *ret_nu
 uint32_t world_here(const struct world *world);
 uint32_t world_root(const struct world *world);
 
+/* Whether the rank is one of those that this host takes part with; also before it has formed. */
+bool world_has_here(const struct world *world, uint32_t rank);
+
 /* Of the control connections of this host, in bytes. */
 void world_traffic(const struct world *world, uint64_t *ret_sent, uint64_t *ret_received);
 

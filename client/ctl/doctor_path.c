@@ -25,8 +25,9 @@
 #define PORT          "9" /* discard, which hardly anybody serves any more */
 #define NUM_TRIES     5
 #define MAX_ADDRESSES 8
-#define TRY_MS        5000 /* at most for one */
-#define RESEND_MS     1000 /* after this TCP sends its first packet again */
+#define TRY_MS        5000  /* at most for one */
+#define IP_MAX        65535 /* bytes of a packet of IPv4, less than the loopback interface takes */
+#define RESEND_MS     1000  /* after this TCP sends its first packet again */
 
 struct path {
     struct addrinfo *addresses;     /* owned; of the peer */
@@ -286,7 +287,7 @@ static bool check_mtu(struct doctor *doctor, const struct check *check)
         return true;
     }
     memcpy(request.ifr_name, path->interface, sizeof(request.ifr_name));
-    if (ioctl(path->udp, SIOCGIFMTU, &request) == 0 && mtu < request.ifr_mtu) {
+    if (ioctl(path->udp, SIOCGIFMTU, &request) == 0 && mtu < request.ifr_mtu && mtu < IP_MAX) {
         finding = doctor_add(doctor, check, DOCTOR_WARNING, "%d bytes, less than the %d of %s", mtu,
             request.ifr_mtu, path->interface);
     } else {
