@@ -58,7 +58,7 @@ static const struct {
     {"--world-deadline", "F8GATHERD_WORLD_DEADLINE", "17", 17000, "0", "1073741825",
         AT(world_deadline_ms)},
     {"--heartbeat", "F8GATHERD_HEARTBEAT", "250", 250, "9", "60001", AT(heartbeat_ms)},
-    {"--host-timeout", "F8GATHERD_HOST_TIMEOUT", "2500", 2500, "19", "1073741825",
+    {"--host-timeout", "F8GATHERD_HOST_TIMEOUT", "4500", 4500, "39", "1073741825",
         AT(host_timeout_ms)},
     {"--max-worlds", "F8GATHERD_MAX_WORLDS", "18", 18, "0", "65537", AT(max_worlds)},
 };
@@ -243,8 +243,8 @@ START_TEST(other_hosts)
     name[65] = '\0';
     ck_assert_int_eq(parse("--host-name", name), F8_EINVAL);
     assert_has("has 65 bytes, allowed are 1 to 64");
-    ck_assert_int_eq(parse("--host-timeout", "1999"), F8_EINVAL);
-    assert_has("--host-timeout 1999 is less than two heartbeats of 1000 ms");
+    ck_assert_int_eq(parse("--host-timeout", "3999"), F8_EINVAL);
+    assert_has("--host-timeout 3999 is less than four heartbeats of 1000 ms");
 }
 END_TEST
 
