@@ -85,7 +85,10 @@ int hosts_compare_lists(struct hosts *hosts, const struct weight_list *list, str
         if (!far->far)
             continue;
         struct weights_party a = {.list = list, .rank = here->rank, .pid = here->pid};
-        struct weights_party b = {.list = far->list, .rank = r, .pid = far->pid};
+        struct weights_party b = {.list = far->list,
+            .rank = r,
+            .pid = far->pid,
+            .host = hosts_name_of(hosts, far)};
         status = weights_compare(&a, &b, reason);
     }
     return status;

@@ -106,6 +106,7 @@ struct weights_party {
     const struct weight_list *list; /* borrowed */
     uint32_t rank;
     uint32_t pid;
+    const char *host; /* borrowed; NULL: this one */
 };
 
 /* F8_OK if both lists are the same; else F8_EMISMATCH, and the reason names the first difference.
