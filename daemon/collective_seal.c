@@ -328,10 +328,12 @@ static int start_amax_seal(struct collective *collective)
         return status;
     if (collective->hosts)
         status = hosts_compare_lists(collective->hosts, list, &collective->refusal);
+    struct weight_list *common =
+        collective->hosts ? hosts_common_list(collective->hosts, list) : list;
     if (status == F8_OK)
-        status = collective_check_state(collective, list);
+        status = collective_check_state(collective, common);
     if (status == F8_OK)
-        status = adopt_list(collective, list);
+        status = adopt_list(collective, common);
     weights_unref(list);
     if (status < 0)
         return status;

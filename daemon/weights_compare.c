@@ -21,10 +21,14 @@ static void describe(const struct weight *weight, char *buffer, size_t size)
             f8_proto_history_name(weight->history_algorithm));
 }
 
-static bool same_weight(const struct weight *a, const struct weight *b)
+static bool same_shape(const struct weight *a, const struct weight *b)
 {
-    return a->ndim == b->ndim && memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0])) == 0 &&
-           a->dtype == b->dtype && a->flavour == b->flavour && a->format == b->format &&
+    return a->ndim == b->ndim && memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0])) == 0;
+}
+
+bool weight_same_scaling(const struct weight *a, const struct weight *b)
+{
+    return a->dtype == b->dtype && a->flavour == b->flavour && a->format == b->format &&
            a->power_of_two == b->power_of_two && a->history_length == b->history_length &&
            a->history_algorithm == b->history_algorithm;
 }
@@ -39,6 +43,7 @@ static double static_scale(const struct weight *weight)
 /* One of the two. */
 struct side {
     const struct weight_list *list; /* borrowed: from the party */
+    bool parts;                     /* it has parts of the weights: their shapes are its own */
     char who[128];
 };
 
@@ -50,7 +55,7 @@ static int compare_weight(
         return reason_set(reason, F8_EMISMATCH,
             "%s registered %s as weight %u where %s registered %s", b->who, y->name, index, a->who,
             x->name);
-    if (!same_weight(x, y)) {
+    if (!weight_same_scaling(x, y) || (!a->parts && !same_shape(x, y))) {
         char of_x[2 * SHAPE_TEXT], of_y[2 * SHAPE_TEXT];
         describe(x, of_x, sizeof(of_x));
         describe(y, of_y, sizeof(of_y));
@@ -102,21 +107,16 @@ static uint32_t fewer(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-static struct side side_of(const struct weights_party *party)
+static struct side side_of(const struct weights_party *party, bool parts)
 {
-    struct side side = {.list = party->list};
+    struct side side = {.list = party->list, .parts = parts};
     (void)snprintf(side.who, sizeof(side.who), "rank %u (pid %u%s%.64s)", party->rank, party->pid,
         party->host ? " on host " : "", party->host ? party->host : "");
     return side;
 }
 
-int weights_compare(
-    const struct weights_party *of_a, const struct weights_party *of_b, struct reason *reason)
+static int compare(const struct side *a, const struct side *b, struct reason *reason)
 {
-    if (of_a->list == of_b->list)
-        return F8_OK;
-    struct side side_a = side_of(of_a), side_b = side_of(of_b);
-    const struct side *a = &side_a, *b = &side_b;
     int status = F8_OK;
     for (uint32_t w = 0; w < fewer(a->list->num_weights, b->list->num_weights) && !status; w++)
         status = compare_weight(a, b, w, reason);
@@ -127,4 +127,20 @@ int weights_compare(
     if (status == F8_OK)
         status = compare_count(a, b, "buckets", a->list->num_buckets, b->list->num_buckets, reason);
     return status;
+}
+
+int weights_compare(
+    const struct weights_party *a, const struct weights_party *b, struct reason *reason)
+{
+    if (a->list == b->list)
+        return F8_OK;
+    struct side side_a = side_of(a, false), side_b = side_of(b, false);
+    return compare(&side_a, &side_b, reason);
+}
+
+int weights_compare_parts(
+    const struct weights_party *a, const struct weights_party *b, struct reason *reason)
+{
+    struct side side_a = side_of(a, true), side_b = side_of(b, true);
+    return compare(&side_a, &side_b, reason);
 }

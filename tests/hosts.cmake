@@ -7,3 +7,5 @@ target_link_libraries(host_ranks PUBLIC test_daemon f8bench_network f8proto)
 foreach(suite test_hosts)
     f8_add_test(${suite} LABEL hosts SOURCES system/${suite}.c LIBS host_ranks)
 endforeach()
+f8_add_test(test_hosts_mesh LABEL hosts SOURCES system/test_hosts_mesh.c lib/mesh_rank.c
+    LIBS host_ranks f8kernels m)
