@@ -11,7 +11,8 @@ endif()
 add_library(test_program STATIC lib/program.c)
 target_link_libraries(test_program PUBLIC test_daemon PkgConfig::JANSSON f8proto)
 
-foreach(suite test_bench test_bench_modes test_bench_faults test_ctl_live)
+foreach(suite test_bench test_bench_modes test_bench_faults test_ctl_live test_ctl_peer
+        test_unique_id)
     f8_add_test(${suite} SOURCES system/${suite}.c LIBS test_program)
     set_tests_properties(${suite} PROPERTIES LABELS "bench;system")
 endforeach()
