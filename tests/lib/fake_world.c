@@ -118,7 +118,8 @@ void worlds_free(struct worlds *freed)
     (void)freed;
 }
 
-int world_unique_id(struct worlds *of, uint8_t *ret_id, struct reason *reason)
+int world_unique_id(
+    struct worlds *of, uint8_t ret_id[F8_PROTO_UNIQUE_ID_SIZE], struct reason *reason)
 {
     (void)of;
     (void)ret_id;
