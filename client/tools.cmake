@@ -22,7 +22,7 @@ add_library(f8bench_layout STATIC bench/layout.c bench/histogram.c)
 target_link_libraries(f8bench_layout PUBLIC f8bench_model f8proto m)
 
 # Hosts made of network namespaces, which tests over several hosts use too.
-add_library(f8bench_network STATIC bench/network.c bench/exchange.c)
+add_library(f8bench_network STATIC bench/network.c bench/network_shape.c bench/network_delay.c bench/exchange.c)
 
 # A private daemon and what processes share, which the conformance program uses too.
 add_library(f8bench_daemon STATIC bench/daemon.c bench/shared.c)
@@ -36,9 +36,10 @@ target_link_libraries(f8bench PRIVATE f8bench_source f8bench_layout f8bench_daem
     f8client_static f8proto
     PkgConfig::JANSSON Threads::Threads)
 
-add_executable(f8ctl ctl/main.c ctl/views.c ctl/history.c ctl/transfer.c ctl/hosts.c ctl/columns.c
-    ctl/columns_weights.c ctl/columns_devices.c ctl/sparkline.c ctl/sort.c ctl/fetch.c
-    ctl/print_table.c ctl/print_json.c)
-target_link_libraries(f8ctl PRIVATE f8channel PkgConfig::JANSSON m)
+add_executable(f8ctl ctl/main.c ctl/views.c ctl/history.c ctl/transfer.c ctl/unique_id.c ctl/columns.c
+    ctl/columns_weights.c ctl/columns_devices.c ctl/columns_hosts.c ctl/sparkline.c ctl/sort.c ctl/fetch.c
+    ctl/print_table.c ctl/print_json.c ctl/doctor.c ctl/doctor_path.c ctl/doctor_meet.c
+    ctl/doctor_gather.c)
+target_link_libraries(f8ctl PRIVATE f8client_static f8proto PkgConfig::JANSSON m)
 
 install(TARGETS f8bench f8ctl RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

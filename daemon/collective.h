@@ -38,10 +38,14 @@ struct collective_context {
     const struct collective_listener *listener; /* borrowed: static */
     struct state_store *states;                 /* borrowed */
     struct worlds *worlds;                      /* borrowed: groups over several hosts */
+    struct warm *warm;         /* owned list: engines without a group, see collective_hosts.h */
     struct collective *events; /* borrowed: groups that others have done something to */
-    bool serving;
+    bool serving, closing;
     uint64_t gathers, failed; /* totals since the daemon began */
 };
+
+/* Ends what is kept for groups to come, so that the loop can run out. */
+void collective_context_close(struct collective_context *context);
 
 /* What a rank gives to the seal. */
 struct collective_seal {

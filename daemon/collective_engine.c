@@ -107,11 +107,14 @@ static bool can_run(struct hosts *hosts)
 void engine_prepare(struct hosts *hosts)
 {
     struct engine *engine = &hosts->engine;
-    bool warm = engine->fabric && engine->connected;
+    struct host *here = &hosts->all[hosts->here];
+    if (!engine->fabric)
+        warm_take(hosts);
     engine->step = ENGINE_ASKS;
-    hosts_tell_engine(hosts, warm, NULL, 0);
-    hosts->all[hosts->here].engine_asked = true;
-    hosts->all[hosts->here].engine_warm = warm;
+    here->engine_asked = true;
+    here->engine_warm = engine->connected;
+    here->engine_mesh = engine->connected ? engine->mesh : 0;
+    hosts_tell_engine(hosts, here->engine_mesh, NULL, 0);
     (void)can_run(hosts);
 }
 
@@ -126,13 +129,15 @@ static void reserve(struct hosts *hosts)
         hosts->engine.reserving = true;
 }
 
+/* Whether all hosts have told; whether each still has its connections to all others. */
 static bool all_asked(const struct hosts *hosts, bool *ret_warm)
 {
     *ret_warm = true;
     for (uint32_t h = 0; h < hosts->num_hosts; h++) {
-        if (!hosts->all[h].engine_asked)
+        const struct host *host = &hosts->all[h];
+        if (!host->engine_asked)
             return false;
-        *ret_warm = *ret_warm && hosts->all[h].engine_warm;
+        *ret_warm = *ret_warm && host->engine_warm && host->engine_mesh == hosts->engine.mesh;
     }
     return true;
 }
@@ -148,7 +153,7 @@ static bool all_have_addresses(const struct hosts *hosts)
 static void done(struct fabric *fabric, enum fabric_command command);
 static void failed(struct fabric *fabric, int status, const struct reason *reason);
 
-static const struct fabric_listener listener = {.done = done, .failed = failed};
+const struct fabric_listener engine_listener = {.done = done, .failed = failed};
 
 static void open_engine(struct hosts *hosts)
 {
@@ -160,7 +165,7 @@ static void open_engine(struct hosts *hosts)
         .here = hosts->here,
         .interface = interface,
         .address = address,
-        .listener = &listener,
+        .listener = &engine_listener,
         .owner = hosts,
     };
     drop(&hosts->engine);
@@ -185,7 +190,7 @@ static void tell_address(struct hosts *hosts)
     }
     memcpy(here->address, address, size);
     here->address_size = size;
-    hosts_tell_engine(hosts, false, address, size);
+    hosts_tell_engine(hosts, 0, address, size);
 }
 
 static void connect_engine(struct hosts *hosts)
@@ -364,6 +369,16 @@ void engine_exchange(struct hosts *hosts)
 
 /* ---- what the helper answers ---- */
 
+/* A number for these connections, from what only their ends know. */
+static uint64_t name_mesh(const struct hosts *hosts)
+{
+    uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
+    for (uint32_t h = 0; h < hosts->num_hosts; h++)
+        for (size_t i = 0; i < hosts->all[h].address_size; i++)
+            hash = (hash ^ hosts->all[h].address[i]) * 0x100000001b3;
+    return hash != 0 ? hash : 1;
+}
+
 static void done(struct fabric *fabric, enum fabric_command command)
 {
     struct hosts *hosts = fabric_owner(fabric);
@@ -377,6 +392,7 @@ static void done(struct fabric *fabric, enum fabric_command command)
         break;
     case ENGINE_CONNECTS:
         hosts->engine.connected = true;
+        hosts->engine.mesh = name_mesh(hosts);
         reserve(hosts);
         break;
     case ENGINE_MAPS:

@@ -283,6 +283,7 @@ static enum served serve_engine(struct hosts *hosts, uint32_t host, F8__HostEngi
     if (!far->engine_asked) {
         far->engine_asked = true;
         far->engine_warm = engine->warm;
+        far->engine_mesh = engine->mesh;
         return SERVED;
     }
     if (far->address || engine->address.len == 0)

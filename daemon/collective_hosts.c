@@ -13,7 +13,8 @@
 #include "status.h"
 
 /* How long a host that has done with a group keeps its engine for others that have not. */
-#define PATIENCE_MS 10000
+#define PATIENCE_MS         10000
+#define CLOSING_PATIENCE_MS 2000
 
 const struct world *collective_world(const struct group *group)
 {
@@ -47,16 +48,6 @@ const char *hosts_name_of(const struct hosts *hosts, const struct member *member
     return table[member->far_host].name;
 }
 
-bool hosts_has_here(const struct hosts *hosts, uint32_t rank)
-{
-    uint32_t num_hosts;
-    const struct world_host *here = &world_hosts(hosts->world, &num_hosts)[hosts->here];
-    for (uint32_t i = 0; i < here->num_ranks; i++)
-        if (here->ranks[i].rank == rank)
-            return true;
-    return false;
-}
-
 void hosts_break(struct hosts *hosts, int status)
 {
     struct collective *collective = hosts->collective;
@@ -84,20 +75,22 @@ static void free_closed(uv_handle_t *timer)
     free(hosts);
 }
 
-static void end(struct hosts *hosts)
-{
-    world_leave(hosts->world);
-    hosts->world = NULL;
-    engine_close(hosts);
-    uv_close((uv_handle_t *)&hosts->timer, free_closed);
-}
-
 static bool others_are_idle(const struct hosts *hosts)
 {
     for (uint32_t h = 0; h < hosts->num_hosts; h++)
         if (h != hosts->here && !hosts->all[h].idle && !hosts->all[h].lost)
             return false;
     return true;
+}
+
+static void end(struct hosts *hosts)
+{
+    world_leave(hosts->world);
+    hosts->world = NULL;
+    if (hosts_formed(hosts) && others_are_idle(hosts))
+        warm_keep(hosts);
+    engine_close(hosts);
+    uv_close((uv_handle_t *)&hosts->timer, free_closed);
 }
 
 /* Nobody here needs it any more: ends it if no other host does. */
@@ -144,7 +137,8 @@ void hosts_release(struct hosts *hosts)
     hosts_quiet(hosts);
     hosts->collective = NULL;
     if (hosts_formed(hosts) && hosts->over.text[0] == '\0' && !others_are_idle(hosts))
-        (void)uv_timer_start(&hosts->timer, on_patience, PATIENCE_MS, 0);
+        (void)uv_timer_start(&hosts->timer, on_patience,
+            hosts->context->closing ? CLOSING_PATIENCE_MS : PATIENCE_MS, 0);
     else
         end(hosts);
 }
@@ -234,6 +228,8 @@ static void formed(struct world *world)
 static void received(struct world *world, uint32_t host, const uint8_t *data, size_t size)
 {
     struct hosts *hosts = world_owner(world);
+    if (!hosts_formed(hosts))
+        return; /* there was no memory for it, and it is over */
     hosts_hear(hosts, host, data, size);
     if (hosts->collective)
         collective_settle(hosts->collective);
@@ -247,6 +243,8 @@ static void lost(struct world *world, uint32_t host, bool in_order, const struct
     uint32_t num_hosts;
     const struct world_host *table = world_hosts(world, &num_hosts);
     struct reason reason = *why;
+    if (!hosts_formed(hosts))
+        return;
     hosts->all[host].lost = true;
     append_ranks(hosts, &reason, &table[host]);
     if (hosts->over.text[0] == '\0')
@@ -291,6 +289,9 @@ int hosts_new(
     hosts->era = 1;
     hosts->told_end = &hosts->told;
     memcpy(hosts->id, span->id, sizeof(hosts->id));
+    (void)snprintf(hosts->name, sizeof(hosts->name), "%u/%s/%s",
+        (unsigned)collective->group->job->uid, collective->group->job->name,
+        collective->group->name);
     (void)uv_timer_init(collective->context->loop, &hosts->timer); /* cannot fail */
     hosts->timer.data = hosts;
     *ret_hosts = hosts;

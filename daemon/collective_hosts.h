@@ -31,8 +31,9 @@ struct host {
     size_t address_size;
     bool engine_asked; /* it has said whether its engine is warm */
     bool engine_warm;
-    bool idle;          /* nothing is in flight there, nothing will begin */
-    uint64_t completed; /* as it became idle: see hosts_completed */
+    uint64_t engine_mesh; /* of a warm one */
+    bool idle;            /* nothing is in flight there, nothing will begin */
+    uint64_t completed;   /* as it became idle: see hosts_completed */
     /* For good. */
     bool lost;
     struct held *held; /* owned list, in order */
@@ -57,8 +58,9 @@ struct engine {
     struct fabric *fabric; /* owned; NULL: none */
     enum engine_step step;
     bool connected;
-    struct arena *mapped;      /* borrowed: not sealed again by another engine; NULL: none */
-    uint32_t *amaxes;          /* owned: by weight, of a reduction */
+    uint64_t mesh;        /* once connected: which connections these are, the same on all hosts */
+    struct arena *mapped; /* borrowed: not sealed again by another engine; NULL: none */
+    uint32_t *amaxes;     /* owned: by weight, of a reduction */
     struct fabric_span *spans; /* owned: of an exchange */
     uint32_t amaxes_capacity, spans_capacity;
     uint64_t sent, received; /* bytes, of engines before this one */
@@ -83,6 +85,7 @@ struct hosts {
     struct engine engine;
     uv_timer_t timer; /* for the wait at the end */
     uint8_t id[F8_PROTO_UNIQUE_ID_SIZE];
+    char name[2 * (F8_PROTO_MAX_NAME + 1) + 16]; /* of the group: "uid/job/group" */
 };
 
 /* ---- collective_hosts.c ---- */
@@ -109,8 +112,6 @@ void hosts_next_era(struct hosts *hosts);
 void hosts_entered(struct hosts *hosts, const struct member *member);
 /* Breaks the group for a reason that the other hosts know too. */
 void hosts_break(struct hosts *hosts, int status);
-/* Whether the rank is one of this host's in the world. */
-bool hosts_has_here(const struct hosts *hosts, uint32_t rank);
 /* "gpu-07", of a far member. */
 const char *hosts_name_of(const struct hosts *hosts, const struct member *member);
 /* Collectives that have ended well since the seal, plus one for the seal itself. */
@@ -129,7 +130,8 @@ void hosts_tell_changed(
 void hosts_tell_gone(struct hosts *hosts, const struct member *member, bool died);
 void hosts_tell_broke(struct hosts *hosts, int status, const struct reason *cause);
 void hosts_tell_idle(struct hosts *hosts, uint64_t completed);
-void hosts_tell_engine(struct hosts *hosts, bool warm, const uint8_t *address, size_t size);
+/* The engine's mesh, 0: it is not warm; or its address. */
+void hosts_tell_engine(struct hosts *hosts, uint64_t mesh, const uint8_t *address, size_t size);
 void hosts_tell_amax(struct hosts *hosts, uint32_t bucket, const uint32_t *amaxes, uint32_t count);
 /* What the ranks here registered, `list`, and what is stored. F8_ELIMIT, F8_ENOMEM. */
 int hosts_tell_list(
@@ -153,6 +155,11 @@ int hosts_prepare_seal(struct hosts *hosts, const struct member *member, struct 
 int hosts_seat_lists(struct hosts *hosts, struct reason *reason);
 /* The lists of an amax group, which the hosts have made, are the same as `list`. F8_EMISMATCH. */
 int hosts_compare_lists(struct hosts *hosts, const struct weight_list *list, struct reason *reason);
+/*
+ * Of such lists the one that all hosts take, rank 0's: hosts have different parts of a weight, and
+ * a stored state tells its shape. Borrowed: from the hosts, or `list`.
+ */
+struct weight_list *hosts_common_list(const struct hosts *hosts, struct weight_list *list);
 /* The newest state that a host has stored, which all continue; NULL: none has any. F8_EMISMATCH. */
 int hosts_newest_values(struct hosts *hosts, const struct weight_list *list, const uint8_t *own,
     const uint8_t **ret_values, struct reason *reason);
@@ -183,5 +190,14 @@ void engine_fail(struct hosts *hosts);
 bool engine_has_mapped(const struct hosts *hosts, const struct arena *arena);
 void engine_forget_arena(struct hosts *hosts);
 void engine_close(struct hosts *hosts);
+extern const struct fabric_listener engine_listener; /* its owner is a struct hosts */
+
+/* ---- collective_warm.c: engines that outlive their groups, for the linger of the configuration
+ * ---- */
+
+/* The group has ended well on all hosts: keeps its engine. */
+void warm_keep(struct hosts *hosts);
+/* The engine that was kept for this group and these hosts, if there is one. */
+void warm_take(struct hosts *hosts);
 
 #endif

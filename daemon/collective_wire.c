@@ -147,11 +147,12 @@ void hosts_tell_idle(struct hosts *hosts, uint64_t completed)
     tell_or_break(hosts, &message);
 }
 
-void hosts_tell_engine(struct hosts *hosts, bool warm, const uint8_t *address, size_t size)
+void hosts_tell_engine(struct hosts *hosts, uint64_t mesh, const uint8_t *address, size_t size)
 {
     F8__HostEngine engine = F8__HOST_ENGINE__INIT;
     F8__HostMessage message = F8__HOST_MESSAGE__INIT;
-    engine.warm = warm;
+    engine.warm = mesh != 0;
+    engine.mesh = mesh;
     engine.address = (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)address, .len = size};
     message.body_case = F8__HOST_MESSAGE__BODY_ENGINE;
     message.engine = &engine;

@@ -233,6 +233,12 @@ int fabric_open(uv_loop_t *loop, const struct fabric_shape *shape, uint64_t dead
     return F8_OK;
 }
 
+void fabric_hand_over(struct fabric *fabric, const struct fabric_listener *listener, void *owner)
+{
+    fabric->listener = listener;
+    fabric->owner = owner;
+}
+
 void *fabric_owner(const struct fabric *fabric)
 {
     return fabric->owner;

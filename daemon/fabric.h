@@ -25,9 +25,9 @@ struct fabric_listener {
     void (*done)(struct fabric *fabric, enum fabric_command command);
     /*
      * The helper is gone and reaped, whatever was open was not done, and nothing else is called.
-     * F8_EIO: it died, or its connection to a peer did; F8_EDEADLINE; F8_EMISMATCH: the hosts gave
+     * F8_EIO: it died; F8_ECONN: it lost a peer; F8_EDEADLINE; F8_EMISMATCH: the hosts gave
      * reductions that differ; F8_EINVAL: an interface or address that is not there; F8_ENOMEM,
-     * F8_ELIMIT.
+     * F8_ELIMIT; F8_EPERM: a peer without its token; F8_EINTERNAL: spans outside the arena.
      */
     void (*failed)(struct fabric *fabric, int status, const struct reason *reason);
 };
@@ -49,6 +49,9 @@ int fabric_open(uv_loop_t *loop, const struct fabric_shape *shape, uint64_t dead
     struct fabric **ret_fabric, struct reason *reason);
 
 void *fabric_owner(const struct fabric *fabric);
+
+/* Whom it answers from now on. */
+void fabric_hand_over(struct fabric *fabric, const struct fabric_listener *listener, void *owner);
 pid_t fabric_pid(const struct fabric *fabric);
 
 /* Opaque bytes; borrowed: from the fabric. */
@@ -60,24 +63,32 @@ struct fabric_bytes {
 };
 
 /*
- * The commands. One at a time, in the order below, of which the last two may come again and again,
- * and MAP between them; none after `failed`. Each must be given on all hosts, in the
- * same order and with the same arguments but for `fd` and `values`. Deadlines are from now on, in
- * ms.
+ * The commands: one at a time, first CONNECT, then MAP (EXCHANGE needs it), none after `failed`.
+ * Each must be given on all hosts, in the same order and with the same arguments but for `fd` and
+ * `values`; an exchange whose spans differ ends helpers. Deadlines are from now on, in ms.
  */
 /* Connects all with all; `addresses` by host, its own included. */
 void fabric_connect(
     struct fabric *fabric, const struct fabric_bytes *addresses, uint64_t deadline_ms);
+
 /*
  * Maps an arena, which is not sealed yet, writable, in place of the one before. `fd` is borrowed
- * for the call.
+ * for the call. Of size 0: only lets go of the one before, and fd is -1.
  */
 void fabric_map(struct fabric *fabric, int fd, uint64_t size, uint64_t deadline_ms);
-/* The maximum over the hosts, by value; `values` (borrowed until done) get the result. Hosts that
- * give another tag or count fail. */
+
+/*
+ * The maximum over the hosts, by value; `values` (borrowed until done or failed, or closed) get the
+ * result. Hosts that give another tag or count fail with both.
+ */
 void fabric_reduce(
     struct fabric *fabric, uint64_t tag, uint32_t *values, uint32_t count, uint64_t deadline_ms);
-/* Each host sends its spans to all others, straight from its arena into theirs. Copied. */
+
+/*
+ * Each host sends its spans to all others, straight from its arena into theirs. Copied. A span that
+ * touches the one before it, of the same host, costs nothing more. Done: this host's arena is
+ * complete and its own spans have gone out; others may not be there yet, or fail.
+ */
 void fabric_exchange(struct fabric *fabric, const struct fabric_span *spans, uint32_t num_spans,
     uint64_t deadline_ms);
 

@@ -134,8 +134,9 @@ void fabric_map(struct fabric *fabric, int fd, uint64_t size, uint64_t deadline_
     struct fabric_ask ask = {.command = FABRIC_MAP, .size = size};
     if (!begin(fabric, &ask, deadline_ms))
         return;
-    fabric->out.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (fabric->out.fd < 0)
+    if (size > 0)
+        fabric->out.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (size > 0 && fabric->out.fd < 0)
         fabric_fail(fabric, F8_ELIMIT, "cannot hand the arena to the engine: %s", strerror(errno));
     else
         end(fabric);

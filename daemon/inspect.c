@@ -33,7 +33,7 @@ void *inspect_grab(struct page *page, size_t size)
 }
 
 /* Whether the next matching row belongs on this page: not if it was on an earlier one. */
-static bool wants_row(struct page *page)
+bool inspect_wants_row(struct page *page)
 {
     return page->row++ >= page->ask->cursor;
 }
@@ -51,7 +51,7 @@ static uint32_t pass_over(struct page *page, uint32_t count)
 }
 
 /* Puts a row into a list of the reply, unless the page is full. */
-static void put_row(struct page *page, void *message, void ***list, size_t *count)
+void inspect_put_row(struct page *page, void *message, void ***list, size_t *count)
 {
     size_t bytes = protobuf_c_message_get_packed_size(message) + 8;
     if (page->bytes + bytes > PAGE_BYTES || *count == PAGE_ROWS) {
@@ -71,7 +71,7 @@ static bool matches(const char *glob, const char *name)
     return glob[0] == '\0' || fnmatch(glob, name, 0) == 0;
 }
 
-static uint64_t now_of(const struct page *page)
+uint64_t inspect_now(const struct page *page)
 {
     return uv_now(page->session->context->collective.loop);
 }
@@ -86,7 +86,7 @@ static void fill_status(struct page *page)
     f8__status_info__init(info);
     info->version = (char *)F8_VERSION;
     info->pid = (uint32_t)getpid();
-    info->uptime_ms = now_of(page) - context->started;
+    info->uptime_ms = inspect_now(page) - context->started;
     info->socket = (char *)config->socket;
     info->kernels = (char *)f8k_ops()->name;
     info->threads = config->threads;
@@ -101,12 +101,13 @@ static void fill_status(struct page *page)
     info->memory_limit = config->memory_per_uid;
     info->backend = (char *)context->collective.backend->ops->name;
     inspect_devices(page, info);
+    inspect_place(page, info);
     page->reply->status = info;
 }
 
 static void add_job(struct page *page, const struct job *job)
 {
-    F8__JobInfo *info = wants_row(page) ? inspect_grab(page, sizeof(*info)) : NULL;
+    F8__JobInfo *info = inspect_wants_row(page) ? inspect_grab(page, sizeof(*info)) : NULL;
     if (!info)
         return;
     f8__job_info__init(info);
@@ -117,8 +118,8 @@ static void add_job(struct page *page, const struct job *job)
         info->groups++;
     info->region_bytes = job->region_bytes;
     info->arena_bytes = job->arena_bytes;
-    info->age_ms = now_of(page) - job->opened;
-    put_row(page, info, (void ***)&page->reply->jobs, &page->reply->n_jobs);
+    info->age_ms = inspect_now(page) - job->opened;
+    inspect_put_row(page, info, (void ***)&page->reply->jobs, &page->reply->n_jobs);
 }
 
 static const char *state_name(enum group_state state)
@@ -138,7 +139,7 @@ static uint32_t *grab_pids(struct page *page, const struct group *group)
 
 static void add_group(struct page *page, const struct group *group)
 {
-    F8__GroupInfo *info = wants_row(page) ? inspect_grab(page, sizeof(*info)) : NULL;
+    F8__GroupInfo *info = inspect_wants_row(page) ? inspect_grab(page, sizeof(*info)) : NULL;
     uint32_t *pids = info ? grab_pids(page, group) : NULL;
     if (!pids)
         return;
@@ -159,8 +160,9 @@ static void add_group(struct page *page, const struct group *group)
     info->collectives = collective_completed(group);
     info->gathers = group->gathers;
     info->float8_bytes = group->float8_bytes;
+    inspect_group_hosts(group, info);
     if (inspect_group_devices(page, group, info))
-        put_row(page, info, (void ***)&page->reply->groups, &page->reply->n_groups);
+        inspect_put_row(page, info, (void ***)&page->reply->groups, &page->reply->n_groups);
 }
 
 static void fill_weight(F8__WeightInfo *info, const struct group *group, uint32_t index)
@@ -220,7 +222,7 @@ static void add_weights(struct page *page, const struct group *group)
     uint32_t num_weights = group->list->num_weights;
     uint32_t w = page->ask->name[0] == '\0' ? pass_over(page, num_weights) : 0;
     for (; w < num_weights && !page->full; w++) {
-        if (!matches(page->ask->name, group->list->weights[w].name) || !wants_row(page))
+        if (!matches(page->ask->name, group->list->weights[w].name) || !inspect_wants_row(page))
             continue;
         F8__WeightInfo *info = inspect_grab(page, sizeof(*info));
         if (!info)
@@ -228,7 +230,7 @@ static void add_weights(struct page *page, const struct group *group)
         fill_weight(info, group, w);
         if (page->ask->view == F8__VIEW__AMAX && !fill_history(page, info, group, w))
             return;
-        put_row(page, info, (void ***)&page->reply->weights, &page->reply->n_weights);
+        inspect_put_row(page, info, (void ***)&page->reply->weights, &page->reply->n_weights);
     }
 }
 
@@ -263,7 +265,7 @@ static void add_bucket(struct page *page, const struct group *group, uint32_t bu
         if (collective_holds(group, r, bucket))
             holders[info->n_holders++] = r;
     sum_weights(info, group, bucket);
-    put_row(page, info, (void ***)&page->reply->buckets, &page->reply->n_buckets);
+    inspect_put_row(page, info, (void ***)&page->reply->buckets, &page->reply->n_buckets);
 }
 
 static void add_buckets(struct page *page, const struct group *group)
@@ -273,7 +275,7 @@ static void add_buckets(struct page *page, const struct group *group)
     uint32_t num_buckets = group->list->num_buckets;
     uint32_t b = page->ask->name[0] == '\0' ? pass_over(page, num_buckets) : 0;
     for (; b < num_buckets && !page->full; b++)
-        if (matches(page->ask->name, group->list->buckets[b].name) && wants_row(page))
+        if (matches(page->ask->name, group->list->buckets[b].name) && inspect_wants_row(page))
             add_bucket(page, group, b);
 }
 
@@ -302,7 +304,7 @@ static void add_history(struct page *page, const struct group *group, uint32_t w
         info->amax[i] = value.amax;
         info->scale[i] = value.scale;
     }
-    put_row(page, info, (void ***)&page->reply->histories, &page->reply->n_histories);
+    inspect_put_row(page, info, (void ***)&page->reply->histories, &page->reply->n_histories);
 }
 
 /* Of the weights whose state is the group's own, also if others gather them. */
@@ -311,7 +313,7 @@ static void add_histories(struct page *page, const struct group *group)
     for (uint32_t w = 0; group->list && w < group->list->num_weights && !page->full; w++) {
         const struct weight *weight = &group->list->weights[w];
         if (weight->flavour == F8_PROTO_DELAYED && weight->amax_group == 0 &&
-            matches(page->ask->name, weight->name) && wants_row(page))
+            matches(page->ask->name, weight->name) && inspect_wants_row(page))
             add_history(page, group, w);
     }
 }
@@ -345,13 +347,13 @@ static void add_round(struct page *page, const struct group *group)
         [ROUND_INVALIDATE] = "invalidate",
         [ROUND_GATHER] = "gather"};
     struct round_head head;
-    if (!collective_head(group, &head) || !wants_row(page))
+    if (!collective_head(group, &head) || !inspect_wants_row(page))
         return;
     F8__RoundInfo *info = inspect_grab(page, sizeof(*info));
     uint32_t *ranks = info ? inspect_grab(page, 2 * group->world_size * sizeof(*ranks)) : NULL;
     if (!ranks)
         return;
-    uint64_t now = now_of(page);
+    uint64_t now = inspect_now(page);
     f8__round_info__init(info);
     info->job = group->job->name;
     info->uid = group->job->uid;
@@ -364,7 +366,7 @@ static void add_round(struct page *page, const struct group *group)
     info->state = (char *)round_state(&head);
     info->deadline_ms = head.deadline > now ? head.deadline - now : 0;
     fill_missing(info, group, ranks);
-    put_row(page, info, (void ***)&page->reply->rounds, &page->reply->n_rounds);
+    inspect_put_row(page, info, (void ***)&page->reply->rounds, &page->reply->n_rounds);
 }
 
 /* The rows of one group, in a view whose rows are not jobs. */
@@ -386,6 +388,8 @@ static void add_of_group(struct page *page, const struct group *group)
             break;
         if (page->ask->view == F8__VIEW__GROUPS)
             add_group(page, group);
+        else if (page->ask->view == F8__VIEW__HOSTS)
+            inspect_hosts(page, group);
         else
             add_round(page, group);
     }
@@ -408,13 +412,13 @@ static void fill_lists(struct page *page)
 static size_t rows_of(const F8__InspectReply *reply)
 {
     return reply->n_jobs + reply->n_groups + reply->n_weights + reply->n_rounds + reply->n_buckets +
-           reply->n_histories;
+           reply->n_histories + reply->n_hosts;
 }
 
 int session_inspect(struct session *session, const struct incoming *incoming, struct answer *answer)
 {
     const F8__Inspect *ask = incoming->request->inspect;
-    if (ask->view > F8__VIEW__HISTORY)
+    if (ask->view > F8__VIEW__HOSTS)
         return reason_set(&answer->reason, F8_EUNKNOWN, "view %d is not known to f8gatherd %s",
             (int)ask->view, F8_VERSION);
     answer->scratch = malloc(SCRATCH);

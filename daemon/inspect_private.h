@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the inspection share: inspect.c (views and their pages) and inspect_device.c
- * (devices, and groups on them).
+ * What the files of the inspection share: inspect.c (views and their pages), inspect_device.c
+ * (devices, and groups on them) and inspect_hosts.c (groups over several hosts).
  */
 #ifndef F8_DAEMON_INSPECT_PRIVATE_H
 #define F8_DAEMON_INSPECT_PRIVATE_H
@@ -27,6 +27,22 @@ void *inspect_grab(struct page *page, size_t size);
  * fit it.
  */
 void inspect_devices(struct page *page, F8__StatusInfo *info);
+
+/*
+ * Puts a row into a list of the reply, unless the page is full. Whether the next matching row
+ * belongs on this page: not if it was on an earlier one. Loop time, ms.
+ */
+void inspect_put_row(struct page *page, void *message, void ***list, size_t *count);
+bool inspect_wants_row(struct page *page);
+uint64_t inspect_now(const struct page *page);
+
+/*
+ * The hosts that a group spans, where others reach this one, and what moves a group's bytes
+ * between them: inspect_hosts.c.
+ */
+void inspect_hosts(struct page *page, const struct group *group);
+void inspect_place(struct page *page, F8__StatusInfo *info);
+void inspect_group_hosts(const struct group *group, F8__GroupInfo *info);
 
 /* On which devices the group is, and how these exchange bytes. False: the page is full. */
 bool inspect_group_devices(struct page *page, const struct group *group, F8__GroupInfo *info);

@@ -40,6 +40,7 @@ static void let_signals_go(struct server *server)
 static void shut_down(struct server *server)
 {
     listener_close(&server->listener);
+    collective_context_close(&server->session.collective);
     conn_close_all(&server->conns);
     worlds_close(server->worlds);
     let_signals_go(server);

@@ -321,6 +321,21 @@ START_TEST(reservation_gives_an_arena)
 }
 END_TEST
 
+START_TEST(reservation_leaves_the_seal_to_who_wants_it)
+{
+    struct backend_reserve sealed = {.size = MIB}, unsealed = {.size = MIB, .unsealed = true};
+    struct reason reason;
+    reserve(&sealed);
+    reserve(&unsealed);
+    ck_assert_int_eq(reserve_status, F8_OK);
+    ck_assert_int_ne(fcntl(sealed.arena->fd, F_GET_SEALS), 0);
+    ck_assert_int_eq(fcntl(unsealed.arena->fd, F_GET_SEALS), 0);
+    ck_assert_int_eq(arena_seal(unsealed.arena, &reason), F8_OK);
+    arena_free(sealed.arena);
+    arena_free(unsealed.arena);
+}
+END_TEST
+
 START_TEST(reservation_fails_with_a_reason)
 {
     struct backend_reserve request = {.size = (uint64_t)1 << 60};
@@ -346,6 +361,7 @@ TCase *backend_contract(void (*setup)(void))
     tcase_add_test(tcase, resubmission_from_finished);
     tcase_add_test(tcase, new_work_from_finished);
     tcase_add_test(tcase, reservation_gives_an_arena);
+    tcase_add_test(tcase, reservation_leaves_the_seal_to_who_wants_it);
     tcase_add_test(tcase, reservation_fails_with_a_reason);
     return tcase;
 }

@@ -10,3 +10,6 @@ endif()
 # its objects come first, so that the daemon's own are not needed.
 f8_add_test(test_hosts_explore LABEL hosts SOURCES test_hosts_explore.c lib/hosts_model.c
     lib/fake_world.c lib/fake_fabric.c LIBS rooms)
+
+# Ranks that come to a host that they are not of; on loopback.
+f8_add_test(test_hosts_join LABEL hosts SOURCES system/test_hosts_join.c LIBS test_daemon)

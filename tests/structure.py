@@ -67,6 +67,7 @@ OPEN = ("daemon/config", "daemon/log", "daemon/reason", "proto")
 ROOM_OF_FILE = {
     "daemon/inspect": "daemon/session",
     "daemon/inspect_device": "daemon/session",
+    "daemon/inspect_hosts": "daemon/session",
     "daemon/inspect_private": "daemon/session",
     "daemon/group": "daemon/registry",
     "daemon/names": "daemon/weights",

@@ -49,6 +49,12 @@ FAULTS = [
      "kernels/cuda/new.cu:2: too_long has 62 lines, more than 60"),
     ("functions", "kernels/cuda/new.cuh", LONG_FUNCTION,
      "kernels/cuda/new.cuh:2: too_long has 62 lines, more than 60"),
+    ("layers", "daemon/gloo/mesh.cc", '#include "daemon/reason.h"\n',
+     "daemon/gloo/mesh.cc: daemon/gloo may not include daemon/reason.h"),
+    ("files", "daemon/gloo/new.cc", "/* SPDX-License-Identifier: Apache-2.0 */\nint a;\n",
+     "daemon/gloo/new.cc:2: no comment that says what this file is for"),
+    ("functions", "daemon/gloo/new.cc", LONG_FUNCTION,
+     "daemon/gloo/new.cc:2: too_long has 62 lines, more than 60"),
     ("readme", "examples/trainer.c", "\n",
      "README.md: no ```c block of it is examples/trainer.c as it is"),
 ]

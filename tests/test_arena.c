@@ -252,6 +252,26 @@ START_TEST(daemon_writes_after_the_seal_and_clients_see_it)
 }
 END_TEST
 
+START_TEST(what_was_mapped_before_the_seal_still_writes)
+{
+    struct arena *arena = NULL;
+    struct reason reason = {""};
+    ck_assert_int_eq(arena_reserve(SIZE, &arena, &reason), F8_OK);
+    ck_assert_int_eq(fcntl(arena->fd, F_GET_SEALS), 0);
+    uint8_t *before = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd, 0);
+    ck_assert_ptr_ne(before, MAP_FAILED);
+
+    ck_assert_int_eq(arena_seal(arena, &reason), F8_OK);
+    ck_assert(refuses_shared_writable_mapping(arena->fd));
+    memset(before, 0x5a, SIZE);
+    ck_assert(is_filled(arena->data, SIZE, 0x5a));
+    ck_assert_int_eq(arena_seal(arena, &reason), F8_EINTERNAL);
+    ck_assert_ptr_nonnull(strstr(reason.text, "cannot seal an arena of "));
+    (void)munmap(before, SIZE);
+    arena_free(arena);
+}
+END_TEST
+
 static int count_mappings(void)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
@@ -380,6 +400,7 @@ int main(void)
     TCase *tcase = tcase_create("arena");
     tcase_add_test(tcase, zeroed_aligned_and_reserved);
     tcase_add_test(tcase, daemon_writes_after_the_seal_and_clients_see_it);
+    tcase_add_test(tcase, what_was_mapped_before_the_seal_still_writes);
     tcase_add_test(tcase, children_do_not_inherit_the_writable_mapping);
     tcase_add_loop_test(tcase, nobody_else_can_write, 0, NUM_ATTEMPTS);
     tcase_add_loop_test(tcase, without_seals_the_attempts_succeed, 0, NUM_ATTEMPTS);

@@ -163,6 +163,59 @@ START_TEST(percentiles_are_right_to_a_hundredth)
 }
 END_TEST
 
+/* Every rank is on one host, in order; what hosts exchange is what leaves out only what is there.
+ */
+START_TEST(hosts_exchange_what_they_do_not_have)
+{
+    struct options options = arranged(_i);
+    struct model model;
+    load("gpt2-small", &model);
+    for (options.hosts = 2; options.hosts <= options.ranks; options.hosts++) {
+        ck_assert_uint_eq(layout_first_rank(&options, options.hosts), options.ranks);
+        for (uint32_t rank = 0; rank < options.ranks; rank++) {
+            uint32_t host = layout_host(&options, rank);
+            ck_assert_uint_le(layout_first_rank(&options, host), rank);
+            ck_assert_uint_gt(layout_first_rank(&options, host + 1), rank);
+            uint32_t group = layout_place(&options, rank).group;
+            ck_assert_uint_lt(
+                layout_local_index(&options, rank), layout_local_ranks(&options, group, host));
+        }
+        for (uint32_t host = 0; host < options.hosts; host++) {
+            uint32_t ranks = 0;
+            for (uint32_t group = 0; group < layout_num_groups(&options); group++)
+                ranks += layout_local_ranks(&options, group, host);
+            ck_assert_uint_ge(ranks, 1);
+            ck_assert_uint_eq(
+                ranks, layout_first_rank(&options, host + 1) - layout_first_rank(&options, host));
+            ck_assert_uint_eq(layout_exchanged(&options, &model, host, host), 0);
+        }
+    }
+    model_done(&model);
+}
+END_TEST
+
+/* Of one group over all, each host gets all but its own; with one host there is nothing. */
+START_TEST(one_group_is_exchanged_whole)
+{
+    struct options options = {.ranks = 7, .tp = 1, .hsdp = 1, .jobs = 1, .hosts = 3};
+    struct model model;
+    load("gpt2-small", &model);
+    uint64_t gathered = layout_bytes(&options, &model).gathered;
+    uint64_t sent = 0;
+    for (uint32_t host = 0; host < options.hosts; host++) {
+        uint32_t next = (host + 1) % options.hosts;
+        uint64_t own = layout_exchanged(&options, &model, host, next);
+        uint64_t got = 0;
+        for (uint32_t other = 0; other < options.hosts; other++)
+            got += layout_exchanged(&options, &model, other, host);
+        ck_assert_uint_eq(own + got, gathered);
+        sent += own;
+    }
+    ck_assert_uint_eq(sent, gathered);
+    model_done(&model);
+}
+END_TEST
+
 int main(void)
 {
     TCase *cases = tcase_create("layout");
@@ -170,6 +223,8 @@ int main(void)
     tcase_add_test(cases, ranks_have_their_places);
     tcase_add_loop_test(
         cases, models_are_cut_as_megatron_does, 0, (int)(sizeof(cuts) / sizeof(cuts[0])));
+    tcase_add_loop_test(cases, hosts_exchange_what_they_do_not_have, 0, NUM_ARRANGEMENTS);
+    tcase_add_test(cases, one_group_is_exchanged_whole);
     tcase_add_test(cases, percentiles_are_right_to_a_hundredth);
     return run_suite("layout", cases);
 }

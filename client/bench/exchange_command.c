@@ -66,7 +66,7 @@ static const char help[] =
     "  --bytes N       of each host's part (default 67108864)\n"
     "  --rounds N      1 to 1000 (default 9)\n"
     "  --rate-mbit N   of each cable, each way, in 10^6 bits a second (default: unlimited)\n"
-    "  --delay-us N    of each cable, one way, in microseconds; needs netem (default: none)\n"
+    "  --delay-us N    of each cable, one way, in microseconds (default: none)\n"
     "  --json          print one JSON object\n"
     "  --help          print this\n";
 

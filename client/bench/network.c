@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Network namespaces as hosts: makes them, counts, shapes and cuts their cables. The work is that
- * of iproute2's `ip` and `tc`, run inside a namespace with a script on standard input. Called as
- * network.h says; a thread that visits a namespace here is back in its own when a call returns.
+ * Network namespaces as hosts: makes them, and counts what passes their cables. The work
+ * is that of iproute2's `ip` and `tc`, run inside a namespace with a script on standard input.
+ * Called as network.h says; a thread that visits a namespace here is back in its own when a call
+ * returns.
  */
 #include "network.h"
 
@@ -15,19 +16,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "client/bench/network_private.h"
+
 /* Of the calling thread: its namespace, and its view of the counters. */
 #define OWN_NAMESPACE "/proc/thread-self/ns/net"
 #define OWN_COUNTERS  "/proc/thread-self/net/dev"
-
-#define MAX_SCRIPT 1024
-
-/*
- * What a shaped cable may hold before it drops, and what tbf lets pass at once: more than one
- * joined segment of 64 KiB, which it would have to cut otherwise.
- */
-#define QUEUE_PACKETS 100000
-#define QUEUE_BYTES   (64 << 20)
-#define BURST_BYTES   (256 << 10)
 
 int network_check(struct bench_error *error)
 {
@@ -82,8 +75,7 @@ static void read_said(int fd, char *said, size_t size)
     }
 }
 
-/* Runs `ip` or `tc` in a namespace with a script, a command a line. */
-static int run(int ns_fd, const char *program, const char *script, struct bench_error *error)
+int network_run(int ns_fd, const char *program, const char *script, struct bench_error *error)
 {
     int script_ends[2];
     int says_ends[2];
@@ -116,6 +108,20 @@ static int run(int ns_fd, const char *program, const char *script, struct bench_
     return 0;
 }
 
+/*
+ * Hosts send as those of clusters mostly do, whatever this machine is set to: BBR, for one, probes
+ * for some rounds what a shaped cable can do. Kernels without cubic keep what they have.
+ */
+static void set_congestion_control(void)
+{
+    int fd = open("/proc/sys/net/ipv4/tcp_congestion_control", O_WRONLY | O_CLOEXEC);
+
+    if (fd >= 0) {
+        (void)!write(fd, "cubic", 5);
+        close(fd);
+    }
+}
+
 /* A namespace of nobody, held by the descriptor. */
 static int make_namespace(struct bench_error *error)
 {
@@ -124,6 +130,7 @@ static int make_namespace(struct bench_error *error)
 
     if (own >= 0 && unshare(CLONE_NEWNET) == 0) {
         made = open(OWN_NAMESPACE, O_RDONLY | O_CLOEXEC);
+        set_congestion_control();
         if (setns(own, CLONE_NEWNET) != 0) {
             abort(); /* as in network_check */
         }
@@ -152,7 +159,7 @@ static int make_switch(struct network *network, struct bench_error *error)
     if (network->switch_fd < 0) {
         return -1;
     }
-    return run(network->switch_fd, "ip",
+    return network_run(network->switch_fd, "ip",
         "link add switch type bridge mcast_snooping 0\n"
         "link set switch addrgenmode none\n"
         "link set switch up\n",
@@ -169,7 +176,7 @@ static int plug_in(const struct network *network, uint32_t host, struct bench_er
         "link set h%u addrgenmode none master switch\n"
         "link set h%u up\n",
         host, (int)getpid(), network->host_fds[host], host, host);
-    return run(network->switch_fd, "ip", script, error);
+    return network_run(network->switch_fd, "ip", script, error);
 }
 
 static int make_host(struct network *network, uint32_t host, struct bench_error *error)
@@ -193,7 +200,7 @@ static int make_host(struct network *network, uint32_t host, struct bench_error 
         "address add %s/64 dev " NETWORK_INTERFACE " nodad\n"
         "link set " NETWORK_INTERFACE " up\n",
         address, address6);
-    return plug_in(network, host, error) != 0 ? -1 : run(fd, "ip", script, error);
+    return plug_in(network, host, error) != 0 ? -1 : network_run(fd, "ip", script, error);
 }
 
 int network_new(uint32_t num_hosts, struct network **ret_network, struct bench_error *error)
@@ -230,6 +237,7 @@ void network_free(struct network *network)
         return;
     }
     for (uint32_t host = 0; host < network->num_hosts; host++) {
+        network_stop_delay(network, host);
         close(network->host_fds[host]);
     }
     if (network->switch_fd >= 0) {
@@ -310,73 +318,4 @@ int network_count(const struct network *network, uint32_t host, struct network_t
         .in_packets = port.out_packets,
         .out_packets = port.in_packets};
     return 0;
-}
-
-/* What leaves by one end of a cable goes at this rate. Not by netem: some kernels have tbf only. */
-static int limit_end(
-    int ns_fd, const char *interface, uint32_t rate_mbit, struct bench_error *error)
-{
-    char script[MAX_SCRIPT];
-
-    if (rate_mbit == 0) {
-        snprintf(script, sizeof(script), "qdisc replace dev %s root noqueue\n", interface);
-    } else {
-        snprintf(script, sizeof(script),
-            "qdisc replace dev %s root tbf rate %" PRIu32 "mbit burst %d limit %d\n", interface,
-            rate_mbit, BURST_BYTES, QUEUE_BYTES);
-    }
-    return run(ns_fd, "tc", script, error);
-}
-
-/* The host's own end, which has the delay too. */
-static int shape_host(int ns_fd, const struct network_shape *shape, struct bench_error *error)
-{
-    struct bench_error why;
-    char script[MAX_SCRIPT];
-    char rate[48] = "";
-
-    if (shape->delay_us == 0) {
-        return limit_end(ns_fd, NETWORK_INTERFACE, shape->rate_mbit, error);
-    }
-    if (shape->rate_mbit > 0) {
-        snprintf(rate, sizeof(rate), "rate %" PRIu32 "mbit", shape->rate_mbit);
-    }
-    snprintf(script, sizeof(script),
-        "qdisc replace dev " NETWORK_INTERFACE " root netem delay %" PRIu32 "us %s limit %d\n",
-        shape->delay_us, rate, QUEUE_PACKETS);
-    if (run(ns_fd, "tc", script, &why) != 0) {
-        return bench_fail(error, "a delay needs netem (the kernel's sch_netem): %s", why.text);
-    }
-    return 0;
-}
-
-int network_shape(const struct network *network, uint32_t host, const struct network_shape *shape,
-    struct bench_error *error)
-{
-    char name[16];
-
-    snprintf(name, sizeof(name), "h%" PRIu32, host);
-    if (shape_host(network->host_fds[host], shape, error) != 0) {
-        return -1;
-    }
-    return limit_end(network->switch_fd, name, shape->rate_mbit, error);
-}
-
-static int set_cable(
-    const struct network *network, uint32_t host, const char *state, struct bench_error *error)
-{
-    char script[MAX_SCRIPT];
-
-    snprintf(script, sizeof(script), "link set h%" PRIu32 " %s\n", host, state);
-    return run(network->switch_fd, "ip", script, error);
-}
-
-int network_cut(const struct network *network, uint32_t host, struct bench_error *error)
-{
-    return set_cable(network, host, "down", error);
-}
-
-int network_mend(const struct network *network, uint32_t host, struct bench_error *error)
-{
-    return set_cable(network, host, "up", error);
 }

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "client/bench/error.h"
 
@@ -25,6 +26,7 @@ struct network {
     int switch_fd; /* owned: the namespace of the switch */
     uint32_t num_hosts;
     int host_fds[NETWORK_MAX_HOSTS]; /* owned: theirs */
+    pid_t delays[NETWORK_MAX_HOSTS]; /* owned: processes that delay; 0: none */
 };
 
 /*
@@ -38,7 +40,7 @@ struct network_traffic {
 
 /* How a host's cable is: both directions alike. 0: as fast as it goes. */
 struct network_shape {
-    uint32_t delay_us;  /* on the way out, so once on each way between two hosts; needs netem */
+    uint32_t delay_us;  /* on the way out, so once on each way between two hosts */
     uint32_t rate_mbit; /* 10^6 bits a second, each way */
 };
 
@@ -71,11 +73,15 @@ int network_count_own(struct network_traffic *ret_traffic);
 struct network_traffic network_traffic_between(
     const struct network_traffic *before, const struct network_traffic *after);
 
-/* Gives a host's cable this shape, in place of the one it has. */
-int network_shape(const struct network *network, uint32_t host, const struct network_shape *shape,
+/*
+ * Gives a host's cable this shape, in place of the one it has. Delays are netem's where the kernel
+ * has it; else a process of our own carries the packets, which dies with the calling thread.
+ */
+int network_shape(struct network *network, uint32_t host, const struct network_shape *shape,
     struct bench_error *error);
 
-/* Pulls a host's cable at the switch, or plugs it in again: what is sent meanwhile is lost. */
+/* Pulls a host's cable at the switch, or plugs it in again, which the kernel sees in a moment: what
+ * is sent meanwhile is lost. */
 int network_cut(const struct network *network, uint32_t host, struct bench_error *error);
 int network_mend(const struct network *network, uint32_t host, struct bench_error *error);
 

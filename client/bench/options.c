@@ -29,7 +29,7 @@
     X(IFNAME, "ifname", "NAME", "hosts share this interface: no network namespaces, no root")      \
     X(RATE, "rate-mbit", "N",                                                                      \
         "of a namespace's cable each way, 10^6 bits a second (default: any)")                      \
-    X(DELAY, "delay-us", "N", "of a namespace's cable one way, microseconds; needs netem")         \
+    X(DELAY, "delay-us", "N", "of a namespace's cable one way, microseconds (default: none)")      \
     X(TORCH, "torch", NULL,                                                                        \
         "compare with torch.distributed's Gloo all-gather: python3 with torch")                    \
     X(STEPS, "steps", "N", "steps (default 5)")                                                    \

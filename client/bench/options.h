@@ -22,6 +22,7 @@ enum plant {
 
 #define OPTIONS_MAX_FILES   256
 #define OPTIONS_MAX_DEVICES 64
+#define OPTIONS_MAX_SOCKET  108 /* with its end, as in sockaddr_un */
 
 struct options {
     const char *model;                      /* borrowed: from argv, like all strings here */

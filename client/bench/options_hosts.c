@@ -56,6 +56,7 @@ static int check_none(const struct options *options)
 
 static int check_sockets(const struct options *options)
 {
+    char path[OPTIONS_MAX_SOCKET];
     uint32_t count = 1;
 
     for (const char *c = options->socket; *c != '\0'; c++) {
@@ -66,6 +67,13 @@ static int check_sockets(const struct options *options)
             "f8bench: --socket %s: %" PRIu32 " hosts have a socket each, not %" PRIu32 " in all\n",
             options->socket, options->hosts, count);
         return -1;
+    }
+    for (uint32_t host = 0; host < options->hosts; host++) {
+        if (options_socket_of(options, host, path, sizeof(path)) != 0) {
+            fprintf(stderr, "f8bench: --socket %s: the path of a socket has 1 to %d bytes\n",
+                options->socket, OPTIONS_MAX_SOCKET - 1);
+            return -1;
+        }
     }
     return 0;
 }

@@ -14,8 +14,8 @@ static int take_given(struct runner *runner, uint32_t host)
 
     if (options_socket_of(runner->options, host, socket->path, sizeof(socket->path)) != 0) {
         return bench_fail(&runner->outcome->error,
-            "--socket %.500s: the path of a socket has 1 to %zu bytes", runner->options->socket,
-            sizeof(socket->path) - 1);
+            "--socket %.500s: the path of a socket has 1 to %d bytes", runner->options->socket,
+            OPTIONS_MAX_SOCKET - 1);
     }
     return 0;
 }

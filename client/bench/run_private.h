@@ -21,7 +21,7 @@ struct job {
 
 /* Where a daemon listens. */
 struct socket_path {
-    char path[108];
+    char path[OPTIONS_MAX_SOCKET];
 };
 
 struct runner {

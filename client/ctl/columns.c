@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "client/ctl/columns_devices.h"
+#include "client/ctl/columns_hosts.h"
 #include "client/ctl/columns_private.h"
 
 /* ---- status ---- */
@@ -32,11 +33,12 @@ ALARM(status_has_failed, F8__StatusInfo, r->failed_rounds > 0)
 
 static const struct table_column status_list[] = {LEFT("version", status_version),
     LEFT("pid", status_pid), LEFT("up", status_uptime), LEFT("socket", status_socket),
-    LEFT("backend", status_backend), LEFT("cuda", status_cuda), LEFT("kernels", status_kernels),
-    LEFT("threads", status_threads), LEFT("connections", status_connections),
-    LEFT("jobs", status_jobs), LEFT("groups", status_groups), LEFT("weights", status_weights),
-    LEFT("regions", status_regions), LEFT("arenas", status_arenas),
-    LEFT("limit a user", status_limit), LEFT("gathers", status_gathers),
+    LEFT("backend", status_backend), LEFT("cuda", status_cuda), LEFT("hosts", status_hosts),
+    LEFT("kernels", status_kernels), LEFT("threads", status_threads),
+    LEFT("connections", status_connections), LEFT("jobs", status_jobs),
+    LEFT("groups", status_groups), LEFT("weights", status_weights), LEFT("regions", status_regions),
+    LEFT("arenas", status_arenas), LEFT("limit a user", status_limit),
+    LEFT("gathers", status_gathers),
     LEFT_ALARMING("failed rounds", status_failed, status_has_failed)};
 COLUMNS(columns_status, status_list);
 
@@ -86,8 +88,8 @@ static const struct table_column group_list[] = {LEFT("JOB", group_job), LEFT("G
     RIGHT("RANKS", group_world), RIGHT("WEIGHTS", group_weights), RIGHT("BUCKETS", group_buckets),
     RIGHT("PLACES", group_slots), RIGHT("ARENA", group_arena), RIGHT("FLOAT8", group_float8),
     RIGHT("GATHERS", group_gathers), LEFT("DEVICES", group_devices),
-    LEFT("EXCHANGE", group_exchange), LEFT("WARM", group_warm), LEFT("PIDS BY RANK", group_pids),
-    LEFT("CAUSE", group_cause)};
+    LEFT("EXCHANGE", group_exchange), LEFT("WARM", group_warm), LEFT("HOSTS", group_hosts),
+    LEFT("ENGINE", group_engine), LEFT("PIDS BY RANK", group_pids), LEFT("CAUSE", group_cause)};
 COLUMNS(columns_groups, group_list);
 
 /* ---- rounds ---- */

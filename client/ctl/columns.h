@@ -25,6 +25,7 @@ extern const struct columns columns_buckets;
 extern const struct columns columns_show;
 extern const struct columns columns_syncs;
 extern const struct columns columns_rounds;
+extern const struct columns columns_hosts;
 
 /* A row of columns_devices: a device and the daemon's number of it. */
 struct device_row {

@@ -30,6 +30,9 @@ static size_t rows_of(F8__View view, F8__InspectReply *reply, void ***ret_rows)
     case F8__VIEW__HISTORY:
         *ret_rows = (void **)reply->histories;
         return reply->n_histories;
+    case F8__VIEW__HOSTS:
+        *ret_rows = (void **)reply->hosts;
+        return reply->n_hosts;
     case F8__VIEW__ROUNDS:
         *ret_rows = (void **)reply->rounds;
         return reply->n_rounds;

@@ -102,6 +102,14 @@ static void add_cuda(json_t *object, const F8__StatusInfo *s)
     json_object_set_new(object, "devices", devices);
 }
 
+/* By which interface other hosts are reached, or why by none; null: the daemon knows of no hosts */
+static void add_place(json_t *object, const F8__StatusInfo *s)
+{
+    json_object_set_new(object, "hosts_interface", text_of(s->hosts_interface));
+    json_object_set_new(object, "hosts_address", text_of(s->hosts_address));
+    json_object_set_new(object, "no_hosts", text_of(s->hosts_reason));
+}
+
 json_t *json_of_status(const void *row)
 {
     const F8__StatusInfo *s = row;
@@ -116,6 +124,7 @@ json_t *json_of_status(const void *row)
 
     if (object != NULL) {
         add_cuda(object, s);
+        add_place(object, s);
     }
     return object;
 }
@@ -146,6 +155,21 @@ static void add_devices(json_t *object, const F8__GroupInfo *g)
     json_object_set_new(object, "warm", json_boolean(g->warm));
 }
 
+/* Of a group over several hosts; null for others. */
+static void add_engine(json_t *object, const F8__GroupInfo *g)
+{
+    json_t *engine = json_null();
+
+    if (g->hosts > 0) {
+        engine = json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:I}", "name", g->engine, "pid",
+            (int)g->engine_pid, "interface", g->interface, "bytes_sent", INT(g->bytes_sent),
+            "bytes_received", INT(g->bytes_received), "control_bytes_sent", INT(g->control_sent),
+            "control_bytes_received", INT(g->control_received));
+    }
+    json_object_set_new(object, "hosts", json_integer(g->hosts));
+    json_object_set_new(object, "engine", engine);
+}
+
 json_t *json_of_group(const void *row)
 {
     const F8__GroupInfo *g = row;
@@ -160,8 +184,19 @@ json_t *json_of_group(const void *row)
 
     if (object != NULL) {
         add_devices(object, g);
+        add_engine(object, g);
     }
     return object;
+}
+
+json_t *json_of_host(const void *row)
+{
+    const F8__HostInfo *h = row;
+
+    return json_pack("{s:s, s:I, s:s, s:s, s:s, s:o, s:I, s:b, s:b, s:b}", "job", h->job, "uid",
+        INT(h->uid), "group", h->group, "name", h->name, "address", h->address, "ranks",
+        array_of_u32(h->ranks, h->n_ranks), "silent_ms", INT(h->silent_ms), "here", h->here, "root",
+        h->root, "lost", h->lost);
 }
 
 /* What belongs to the scale of a weight. */
@@ -262,8 +297,8 @@ json_t *json_of_round(const void *row)
 
 int json_print(struct ctl *ctl, const char *key, json_t *value)
 {
-    json_t *object =
-        json_pack("{s:s, s:s}", "schema", CTL_SCHEMA, "socket", channel_socket(ctl->channel));
+    json_t *object = json_pack("{s:s, s:s?}", "schema", CTL_SCHEMA, "socket",
+        ctl->channel != NULL ? channel_socket(ctl->channel) : NULL);
     int result = -1;
 
     if (object != NULL && json_object_set_new(object, key, value) == 0) {

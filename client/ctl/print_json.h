@@ -19,6 +19,7 @@ json_t *json_of_weight(const void *row);
 json_t *json_of_amax(const void *row); /* a weight with its amax history */
 json_t *json_of_bucket(const void *row);
 json_t *json_of_round(const void *row);
+json_t *json_of_host(const void *row);
 
 /* A float by its bits, null if it is not known or no number; and the bits. */
 json_t *json_of_real(uint32_t bits, bool known);

@@ -115,6 +115,12 @@ int command_rounds(struct ctl *ctl)
     return print_list(ctl, &list);
 }
 
+int command_hosts(struct ctl *ctl)
+{
+    static const struct list list = {F8__VIEW__HOSTS, "hosts", &columns_hosts, json_of_host};
+    return print_list(ctl, &list);
+}
+
 static int print_devices(const F8__StatusInfo *status)
 {
     struct device_row *devices = calloc(status->n_devices + 1, sizeof(*devices));

@@ -84,6 +84,10 @@ void Engine::map(int fd, uint64_t size)
     memory_.reset();
     if (arena_)
         (void)munmap(arena_, arena_size_);
+    arena_ = nullptr;
+    arena_size_ = 0;
+    if (size == 0)
+        return;
     arena_ = mapping_create(fd, size, PROT_READ | PROT_WRITE);
     int error = errno;
     (void)close(fd);

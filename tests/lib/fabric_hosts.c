@@ -98,17 +98,26 @@ void fabric_hosts_await_failed(struct fabric_hosts *hosts, int status)
     }
 }
 
+void fabric_hosts_await_lost(struct fabric_hosts *hosts)
+{
+    fabric_hosts_await(hosts);
+    for (uint32_t i = 0; i < hosts->num; i++)
+        ck_assert_msg(hosts->host[i].status == F8_EIO || hosts->host[i].status == F8_ECONN,
+            "host %u failed with %d: %s", i, hosts->host[i].status, hosts->host[i].reason.text);
+}
+
 /* ---- beginning and end ---- */
 
-void fabric_hosts_open(struct fabric_hosts *hosts, uint32_t num)
+void fabric_hosts_ask_open(
+    struct fabric_hosts *hosts, uint32_t num, const char *interface, const char *address)
 {
     *hosts = (struct fabric_hosts){.num = num};
     ck_assert_int_eq(uv_loop_init(&hosts->loop), 0);
     for (uint32_t i = 0; i < num; i++) {
         struct fabric_shape shape = {.hosts = num,
             .here = i,
-            .interface = "lo",
-            .address = "127.0.0.1",
+            .interface = interface,
+            .address = address,
             .listener = &listener,
             .owner = &hosts->host[i]};
         struct reason reason = {""};
@@ -116,6 +125,11 @@ void fabric_hosts_open(struct fabric_hosts *hosts, uint32_t num)
         ck_assert_msg(r == F8_OK, "%s", reason.text);
         ck_assert(!hosts->host[i].answered);
     }
+}
+
+void fabric_hosts_open(struct fabric_hosts *hosts, uint32_t num)
+{
+    fabric_hosts_ask_open(hosts, num, "lo", "127.0.0.1");
     fabric_hosts_await_done(hosts);
 }
 
@@ -155,11 +169,17 @@ void fabric_hosts_start(struct fabric_hosts *hosts, uint32_t num, uint64_t size)
     fabric_hosts_map(hosts, size);
 }
 
+void fabric_host_exchange(struct fabric_hosts *hosts, uint32_t host,
+    const struct fabric_span *spans, uint32_t num, uint64_t deadline_ms)
+{
+    fabric_exchange(hosts->host[host].fabric, spans, num, deadline_ms);
+}
+
 void fabric_hosts_exchange(
     struct fabric_hosts *hosts, const struct fabric_span *spans, uint32_t num, uint64_t deadline_ms)
 {
     for (uint32_t i = 0; i < hosts->num; i++)
-        fabric_exchange(hosts->host[i].fabric, spans, num, deadline_ms);
+        fabric_host_exchange(hosts, i, spans, num, deadline_ms);
 }
 
 void fabric_hosts_close(struct fabric_hosts *hosts)

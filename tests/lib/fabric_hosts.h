@@ -36,15 +36,20 @@ struct fabric_hosts {
 /* Ends the program as a skip if the helper was not built. */
 void fabric_hosts_need(void);
 
-/* Helpers that have started, and that are connected; with an arena of `size` bytes mapped. */
+/* Helpers that were asked to start; that have started; that are connected; with an arena of `size`
+ * bytes mapped. */
+void fabric_hosts_ask_open(
+    struct fabric_hosts *hosts, uint32_t num, const char *interface, const char *address);
 void fabric_hosts_open(struct fabric_hosts *hosts, uint32_t num);
 void fabric_hosts_connect(struct fabric_hosts *hosts);
 void fabric_hosts_map(struct fabric_hosts *hosts, uint64_t size);
 void fabric_hosts_start(struct fabric_hosts *hosts, uint32_t num, uint64_t size);
 
-/* Gives a command to each host, without waiting. */
+/* Without waiting. */
 void fabric_hosts_exchange(struct fabric_hosts *hosts, const struct fabric_span *spans,
     uint32_t num, uint64_t deadline_ms);
+void fabric_host_exchange(struct fabric_hosts *hosts, uint32_t host,
+    const struct fabric_span *spans, uint32_t num, uint64_t deadline_ms);
 void fabric_hosts_ask_connect(struct fabric_hosts *hosts, uint32_t host, uint64_t deadline_ms);
 
 /* Until the host, or each, has answered. */
@@ -54,6 +59,8 @@ void fabric_hosts_await_done(struct fabric_hosts *hosts);
 
 /* Each host has failed, with this status, or any if it is F8_OK. */
 void fabric_hosts_await_failed(struct fabric_hosts *hosts, int status);
+/* The same, because helpers died, or lost those that did. */
+void fabric_hosts_await_lost(struct fabric_hosts *hosts);
 
 /* Closes all, lets the loop run out, and looks that no helper is left. */
 void fabric_hosts_close(struct fabric_hosts *hosts);

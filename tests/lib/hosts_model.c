@@ -226,7 +226,8 @@ static void take_entry(struct rank *rank)
 
 static void note_outcome(const struct open_request *open, enum outcome outcome)
 {
-    if (open->step >= STEPS || open->era >= MAX_ERAS || excused[open->world])
+    if (open->step >= STEPS || open->era >= MAX_ERAS || excused[open->world] ||
+        fake_is_over(open->world))
         return;
     uint8_t *noted = &outcomes[open->world][open->era][open->step];
     require(*noted == OUTCOME_NONE || *noted == outcome, "a collective ended differently on ranks");
@@ -241,6 +242,8 @@ static void take_answer(struct rank *rank, uint32_t i)
     if (!reply)
         return;
     rank->open[i] = rank->open[--rank->num_open];
+    if (getenv("MODEL_TRACE"))
+        (void)fprintf(stderr, "  rank %u step %u era %u: %d %s\n", rank->number, open.step, open.era, reply->status, reply->text);
     /* What was refused at once was no part of a collective. */
     if (reply->status != F8_EBROKEN || reply->status == F8_OK)
         note_outcome(&open, reply->status == F8_OK ? OUTCOME_WELL : OUTCOME_FAILED);

@@ -29,7 +29,9 @@ struct host {
     void (*received)(struct host *host, uint32_t from, const uint8_t *data, size_t size);
 };
 
-extern uv_loop_t worlds_loop;
+/* Where hosts are, and another one for hosts that are to be stopped, as by SIGSTOP. */
+extern uv_loop_t worlds_loop, worlds_other_loop;
+extern bool worlds_other_stopped;
 
 /* A loop, and after all hosts are down, its end: nothing may be left in it. */
 void worlds_set_up(void);
@@ -37,6 +39,8 @@ void worlds_tear_down(void);
 
 /* A daemon on loopback with these settings; family AF_INET or AF_INET6. */
 void host_up(struct host *host, const char *name, int family);
+
+void host_up_on(struct host *host, const char *name, int family, uv_loop_t *loop);
 
 /* Leaves what it has not left, and ends. */
 void host_down(struct host *host);
@@ -50,6 +54,10 @@ void host_join_ok(
     struct host *host, const uint8_t *id, uint32_t world_size, uint32_t first, uint32_t count);
 void host_join_within(struct host *host, const uint8_t *id, uint32_t world_size, uint32_t first,
     uint32_t count, uint64_t deadline_ms);
+
+/* With `count` ranks, every `step`-th. */
+void host_join_every(struct host *host, const uint8_t *id, uint32_t world_size, uint32_t first,
+    uint32_t step, uint32_t count);
 
 void host_leave(struct host *host);
 
@@ -71,6 +79,12 @@ void hosts_form(struct host *hosts, uint32_t count, int family);
 
 /* One turn, at most some milliseconds. */
 void worlds_turn(void);
+
+/* Turns the loop for so long. Nothing that must happen may depend on it. */
+void worlds_pass(uint64_t ms);
+
+/* Whether ::1 is there; says so if not. */
+bool worlds_have_family(int family);
 
 /* How a received message changes host->sum: order counts. */
 uint64_t worlds_mix(uint64_t sum, uint32_t from, const uint8_t *data, size_t size);

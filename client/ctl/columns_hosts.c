@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The columns of f8ctl's tables about groups over several hosts: who they are, when each was heard
+ * last, and what moves bytes between them. As columns.c, whose lists take some of these.
+ */
+#include "client/ctl/columns_hosts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/ctl/columns_private.h"
+
+/* ---- status ---- */
+
+/* "by eth0 (10.0.0.1)"; daemons of before groups over hosts say nothing. */
+void status_hosts(const void *row, char *cell)
+{
+    const F8__StatusInfo *status = row;
+
+    if (status->hosts_interface[0] != '\0') {
+        snprintf(
+            cell, TABLE_MAX_CELL, "by %s (%s)", status->hosts_interface, status->hosts_address);
+    } else if (status->hosts_reason[0] != '\0') {
+        snprintf(cell, TABLE_MAX_CELL, "cannot be reached: %s", status->hosts_reason);
+    } else {
+        strcpy(cell, "-");
+    }
+}
+
+/* ---- groups ---- */
+
+void group_hosts(const void *row, char *cell)
+{
+    const F8__GroupInfo *group = row;
+
+    strcpy(cell, "-");
+    if (group->hosts > 0) {
+        snprintf(cell, TABLE_MAX_CELL, "%" PRIu32, group->hosts);
+    }
+}
+
+/* "gloo (pid 4711) on eth0, sent 1.5 GiB, received 1.5 GiB" */
+void group_engine(const void *row, char *cell)
+{
+    const F8__GroupInfo *group = row;
+    char sent[TABLE_MAX_CELL], received[TABLE_MAX_CELL], pid[24] = "";
+
+    strcpy(cell, "-");
+    if (group->hosts == 0) {
+        return;
+    }
+    if (group->engine_pid > 0) {
+        snprintf(pid, sizeof(pid), " (pid %" PRIu32 ")", group->engine_pid);
+    }
+    table_bytes(sent, group->bytes_sent);
+    table_bytes(received, group->bytes_received);
+    snprintf(cell, TABLE_MAX_CELL, "%s%s on %.40s, sent %.16s, received %.16s", group->engine, pid,
+        group->interface, sent, received);
+}
+
+/* ---- hosts ---- */
+
+CELL(host_job, F8__HostInfo, "%s", r->job)
+CELL(host_group, F8__HostInfo, "%s", r->group)
+CELL(host_name, F8__HostInfo, "%s", r->name)
+CELL(host_address, F8__HostInfo, "%s", r->address)
+CELL_BY(host_ranks, F8__HostInfo, table_numbers, r->ranks, r->n_ranks)
+ALARM(host_is_lost, F8__HostInfo, r->lost)
+NUMBER(host_heard, F8__HostInfo, true, r->silent_ms)
+
+/* How long ago: "0.4 s", "here". */
+static void host_heard(const void *row, char *cell)
+{
+    const F8__HostInfo *host = row;
+
+    if (host->here) {
+        strcpy(cell, "here");
+    } else {
+        table_duration(cell, host->silent_ms);
+    }
+}
+
+static void host_state(const void *row, char *cell)
+{
+    const F8__HostInfo *host = row;
+
+    snprintf(
+        cell, TABLE_MAX_CELL, "%s%s", host->lost ? "lost" : "there", host->root ? ", root" : "");
+}
+
+static const struct table_column host_list[] = {LEFT("JOB", host_job), LEFT("GROUP", host_group),
+    LEFT("HOST", host_name), LEFT("ADDRESS", host_address), LEFT("RANKS", host_ranks),
+    RIGHT("HEARD", host_heard), LEFT_ALARMING("STATE", host_state, host_is_lost)};
+COLUMNS(columns_hosts, host_list);
