@@ -81,7 +81,7 @@ START_TEST(port_scans_are_nothing)
             (void)peer_send(&peer, "GET / HTTP/1.0\r\n\r\n", 18);
         peer_close(&peer);
     }
-    worlds_await(root.worlds->roots->num_unjoined == 0);
+    worlds_await(root.worlds->roots->num_unproved == 0);
 }
 END_TEST
 
@@ -94,7 +94,7 @@ START_TEST(idle_connections_are_dropped)
         worlds_turn();
     }
     ck_assert(peer_is_closed(&idle[0]));
-    ck_assert_uint_le(root.worlds->roots->num_unjoined, WORLD_MAX_UNPROVED);
+    ck_assert_uint_le(root.worlds->roots->num_unproved, WORLD_MAX_UNPROVED);
     host_join_ok(&other, id, 2, 1, 1);
     worlds_await(root.formed && other.formed);
     for (int n = 0; n < 300; n++) { /* those that are left go when the world has formed */
@@ -267,7 +267,7 @@ START_TEST(garbage_after_the_proof)
         worlds_turn();
         peer_close(&peer);
     }
-    worlds_await(root.worlds->roots->num_unjoined == 0);
+    worlds_await(root.worlds->roots->num_unproved == 0);
     ck_assert_uint_eq(root.worlds->roots->num_joined, 1);
 }
 END_TEST
