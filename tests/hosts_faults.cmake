@@ -5,3 +5,6 @@ f8_add_test(test_hosts_faults LABEL hosts SOURCES system/test_hosts_faults.c lib
 if(TARGET f8gather-gloo)
     add_dependencies(test_hosts_faults f8gather-gloo)
 endif()
+
+# Ranks that come to a host that they are not of; on loopback.
+f8_add_test(test_hosts_join LABEL hosts SOURCES system/test_hosts_join.c LIBS test_daemon)
