@@ -48,16 +48,6 @@ const char *hosts_name_of(const struct hosts *hosts, const struct member *member
     return table[member->far_host].name;
 }
 
-bool hosts_has_here(const struct hosts *hosts, uint32_t rank)
-{
-    uint32_t num_hosts;
-    const struct world_host *here = &world_hosts(hosts->world, &num_hosts)[hosts->here];
-    for (uint32_t i = 0; i < here->num_ranks; i++)
-        if (here->ranks[i].rank == rank)
-            return true;
-    return false;
-}
-
 void hosts_break(struct hosts *hosts, int status)
 {
     struct collective *collective = hosts->collective;
@@ -172,12 +162,21 @@ static int seat_far(struct hosts *hosts, const struct world_host *table)
     return F8_OK;
 }
 
+/* As its host told last: a rank that was replaced has another pid than when the hosts met. */
+static uint32_t pid_of(const struct hosts *hosts, const struct world_rank *rank)
+{
+    const struct member *member =
+        hosts->collective ? hosts->collective->group->members[rank->rank] : NULL;
+    return member && member->far ? member->pid : rank->pid;
+}
+
 /* "; it had rank 1 (pid 4711), rank 3 (pid 4712)" */
-static void append_ranks(struct reason *reason, const struct world_host *host)
+static void append_ranks(
+    const struct hosts *hosts, struct reason *reason, const struct world_host *host)
 {
     for (uint32_t i = 0; i < host->num_ranks && i < 8; i++)
         reason_append(reason, "%s rank %u (pid %u)", i == 0 ? "; it had" : ",", host->ranks[i].rank,
-            host->ranks[i].pid);
+            pid_of(hosts, &host->ranks[i]));
     if (host->num_ranks > 8)
         reason_append(reason, " and %u more", host->num_ranks - 8);
 }
@@ -189,7 +188,7 @@ static void finish(struct hosts *hosts, int status, const struct reason *reason)
     if (hosts_formed(hosts) && world_root(hosts->world) < hosts->num_hosts) {
         uint32_t num_hosts;
         append_ranks(
-            &hosts->over, &world_hosts(hosts->world, &num_hosts)[world_root(hosts->world)]);
+            hosts, &hosts->over, &world_hosts(hosts->world, &num_hosts)[world_root(hosts->world)]);
     }
     if (!collective) {
         end_if_idle(hosts);
@@ -244,7 +243,7 @@ static void lost(struct world *world, uint32_t host, bool in_order, const struct
     if (!hosts_formed(hosts))
         return;
     hosts->all[host].lost = true;
-    append_ranks(&reason, &table[host]);
+    append_ranks(hosts, &reason, &table[host]);
     if (hosts->over.text[0] == '\0')
         hosts->over = reason;
     if (!hosts->collective) {

@@ -112,8 +112,6 @@ void hosts_next_era(struct hosts *hosts);
 void hosts_entered(struct hosts *hosts, const struct member *member);
 /* Breaks the group for a reason that the other hosts know too. */
 void hosts_break(struct hosts *hosts, int status);
-/* Whether the rank is one of this host's in the world. */
-bool hosts_has_here(const struct hosts *hosts, uint32_t rank);
 /* "gpu-07", of a far member. */
 const char *hosts_name_of(const struct hosts *hosts, const struct member *member);
 /* Collectives that have ended well since the seal, plus one for the seal itself. */
