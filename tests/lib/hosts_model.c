@@ -352,6 +352,11 @@ static void end_rank(struct rank *rank, bool died)
     (void)close(rank->fd);
     uint32_t number = rank->number, host = rank->host;
     *rank = (struct rank){.number = number, .host = host, .fd = -1};
+    bool any = false;
+    for (uint32_t r = 0; r < num_ranks; r++)
+        any = any || (ranks[r].host == host && ranks[r].alive);
+    if (!any)
+        fake_leave(world_now);
 }
 
 static void excuse_all(void)
