@@ -243,7 +243,8 @@ static void take_answer(struct rank *rank, uint32_t i)
         return;
     rank->open[i] = rank->open[--rank->num_open];
     if (getenv("MODEL_TRACE"))
-        (void)fprintf(stderr, "  rank %u step %u era %u: %d %s\n", rank->number, open.step, open.era, reply->status, reply->text);
+        (void)fprintf(stderr, "  rank %u step %u era %u: %d %s\n", rank->number, open.step,
+            open.era, reply->status, reply->text);
     /* What was refused at once was no part of a collective. */
     if (reply->status != F8_EBROKEN || reply->status == F8_OK)
         note_outcome(&open, reply->status == F8_OK ? OUTCOME_WELL : OUTCOME_FAILED);
