@@ -303,7 +303,8 @@ void engine_reduce(struct hosts *hosts)
         no_memory(hosts);
         return;
     }
-    collective_write_amaxes(collective, engine->amaxes);
+    if (count > 0) /* else the hosts only meet */
+        collective_write_amaxes(collective, engine->amaxes);
     fabric_reduce(engine->fabric, tag_of(hosts), engine->amaxes, count, patience(hosts));
 }
 

@@ -185,6 +185,9 @@ static void finish(struct hosts *hosts, int status, const struct reason *reason)
 {
     struct collective *collective = hosts->collective;
     hosts->over = *reason;
+    /* What runs here may still come to the engine, where it would wait for them. */
+    for (uint32_t h = 0; h < hosts->num_hosts; h++)
+        hosts->all[h].lost = h != hosts->here;
     if (hosts_formed(hosts) && world_root(hosts->world) < hosts->num_hosts) {
         uint32_t num_hosts;
         append_ranks(
