@@ -192,7 +192,7 @@ void world_link_pause(struct world_link *link, bool pause);
 /* Counts from now on here; NULL: nowhere. */
 void world_link_count(struct world_link *link, struct world_traffic *traffic);
 
-/* Heartbeats since the last sign of life, in ms. */
+/* Since the last sign of life, as of the last heartbeat. */
 uint64_t world_link_silent_ms(const struct world_link *link);
 
 /* Sends what waits and then `last` (NULL: nothing), for a limited time; frees itself. */

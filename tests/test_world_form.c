@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/lib/patience.h"
+#include "tests/lib/suite.h"
 #include "tests/lib/world_peer.h"
 #include "tests/lib/worlds.h"
 
@@ -307,7 +308,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("world_form");
     TCase *tcase = tcase_create("world_form");
     tcase_set_timeout(tcase, 4 * PATIENCE_S);
     tcase_add_checked_fixture(tcase, worlds_set_up, worlds_tear_down);
@@ -323,10 +323,5 @@ int main(void)
     tcase_add_test(tcase, interfaces_that_are_not_there);
     tcase_add_loop_test(tcase, interfaces_are_chosen_by_name, 0, COUNT(choices));
     tcase_add_test(tcase, ids_keep_what_they_say);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("world_form", tcase);
 }

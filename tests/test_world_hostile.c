@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/lib/patience.h"
+#include "tests/lib/suite.h"
 #include "tests/lib/world_peer.h"
 #include "tests/lib/worlds.h"
 
@@ -392,7 +393,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("world_hostile");
     TCase *tcase = tcase_create("world_hostile");
     tcase_set_timeout(tcase, 4 * PATIENCE_S);
     tcase_add_checked_fixture(tcase, begin, finish);
@@ -410,10 +410,5 @@ int main(void)
     tcase_add_loop_test(tcase, an_impostor_is_no_root, 0, COUNT(impostors));
     tcase_add_loop_test(tcase, a_wrong_table_is_refused, 0, 2);
     tcase_add_test(tcase, a_dropped_host_tries_again);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("world_hostile", tcase);
 }

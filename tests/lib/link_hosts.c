@@ -47,6 +47,7 @@ NEVER(int, hosts_prepare_seal, struct hosts *hosts, const struct member *member,
 NEVER(int, hosts_seat_lists, struct hosts *hosts, struct reason *reason)
 NEVER(int, hosts_compare_lists, struct hosts *hosts, const struct weight_list *list,
     struct reason *reason)
+NEVER(struct weight_list *, hosts_common_list, const struct hosts *hosts, struct weight_list *list)
 NEVER(int, hosts_reserve_versions, struct hosts *hosts)
 
 NEVER(void, engine_prepare, struct hosts *hosts)
