@@ -239,7 +239,7 @@ static enum served serve_gone(struct hosts *hosts, uint32_t host, const F8__Host
     struct member *member = far_member(hosts, host, gone->rank);
     if (!member)
         return WRONG;
-    hosts->broken_afar = true;
+    hosts->broken_afar = gone->died || collective->was_sealed; /* else they may not know it */
     round_leave(collective->rounds, gone->rank, gone->died);
     hosts->broken_afar = false;
     if (collective->group->members[gone->rank] == member)

@@ -207,16 +207,46 @@ static void register_weights(struct rank *rank)
         &rank->client, ask_register(&rank->client, weights, BUCKETS, buckets, BUCKETS, false));
 }
 
+static void end_rank(struct rank *rank, bool died)
+{
+    enter_host(rank->host);
+    if (getenv("MODEL_TRACE"))
+        (void)fprintf(stderr, "rank %u %s\n", rank->number, died ? "dies" : "leaves");
+    client_close(&rank->client, died);
+    (void)close(rank->fd);
+    uint32_t number = rank->number, host = rank->host;
+    *rank = (struct rank){.number = number, .host = host, .fd = -1};
+    bool any = false;
+    for (uint32_t r = 0; r < num_ranks; r++)
+        any = any || (ranks[r].host == host && ranks[r].alive && ranks[r].state != ENTERING);
+    if (!any)
+        fake_leave(world_now);
+}
+
+/* What a trainer does that has handed out a new id: ranks that wait with an older begin anew. */
+static void restart_late(const struct rank *newest)
+{
+    for (struct rank *rank = ranks; rank < ranks + num_ranks; rank++)
+        if (rank->host == newest->host && rank->state == IN && !rank->sealed &&
+            rank->world != world_now)
+            end_rank(rank, false);
+}
+
 static void take_entry(struct rank *rank)
 {
     const F8__Reply *reply = client_reply(&rank->client, rank->entering);
     if (!reply)
         return;
-    bool first = rank->client.group != 0 && !rank->client.owed && rank->state == ENTERING;
+    if (getenv("MODEL_TRACE"))
+        (void)fprintf(
+            stderr, "  rank %u entered: %d %s\n", rank->number, reply->status, reply->text);
     rank->state = reply->status == F8_OK ? IN : OUT;
-    if (rank->state == OUT) /* as when another rank of the host gave what was valid before */
+    if (rank->state == OUT) { /* as when another rank of the host gave what was valid before */
+        rank->world = MAX_IDS;
+        if (reply->status == F8_EMISMATCH)
+            restart_late(rank);
         return;
-    (void)first;
+    }
     struct group *group = group_at(rank->host);
     if (!group->members[rank->number]->list || group->members[rank->number]->list->num_weights == 0)
         register_weights(rank);
@@ -343,22 +373,6 @@ static void make_choice(const struct choice *choice)
 }
 
 /* ---- faults ---- */
-
-static void end_rank(struct rank *rank, bool died)
-{
-    enter_host(rank->host);
-    if (getenv("MODEL_TRACE"))
-        (void)fprintf(stderr, "rank %u %s\n", rank->number, died ? "dies" : "leaves");
-    client_close(&rank->client, died);
-    (void)close(rank->fd);
-    uint32_t number = rank->number, host = rank->host;
-    *rank = (struct rank){.number = number, .host = host, .fd = -1};
-    bool any = false;
-    for (uint32_t r = 0; r < num_ranks; r++)
-        any = any || (ranks[r].host == host && ranks[r].alive);
-    if (!any)
-        fake_leave(world_now);
-}
 
 static void excuse_all(void)
 {
