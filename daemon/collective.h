@@ -47,6 +47,13 @@ struct collective_context {
 /* Ends what is kept for groups to come, so that the loop can run out. */
 void collective_context_close(struct collective_context *context);
 
+/*
+ * Marks what is under way in the group: what a rank has asked for, and all ranks can still come to.
+ * Whether all of that has ended, well or not.
+ */
+void collective_mark(struct group *group);
+bool collective_is_past_mark(const struct group *group);
+
 /* What a rank gives to the seal. */
 struct collective_seal {
     uint64_t deadline_ms;

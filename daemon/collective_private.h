@@ -118,6 +118,7 @@ struct collective {
     struct hosts *next_hosts; /* owned: of the next generation, if they are others */
     const uint8_t *continues; /* borrowed: the values that a seal goes on from; NULL: none */
     bool was_sealed;          /* in this generation */
+    uint64_t mark;            /* collectives below it are awaited as the daemon ends */
     uint64_t warned;          /* number of the last collective that was logged as slow, plus one */
     bool warned_stale;        /* in this generation */
     bool dirty;               /* places may hold other bytes than zeros where padding is */

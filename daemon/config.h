@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The daemon's settings: defaults, then the environment, then flags. Read once by main, before
- * the loop; everyone else sees it const.
+ * The daemon's settings: defaults, then files, then the environment, then flags. Read by main
+ * before the loop, and again by server at SIGHUP, which changes some of them; everyone else sees
+ * it const, and on the loop.
  */
 #ifndef F8_DAEMON_CONFIG_H
 #define F8_DAEMON_CONFIG_H
@@ -43,6 +44,7 @@ struct config {
     uint64_t deadline_ms;    /* of a collective that names none */
     uint64_t slow_ms;        /* after which a waiting collective is logged */
     uint64_t linger_ms;      /* that a scaling state is kept after its group is gone */
+    uint64_t drain_ms;       /* that SIGTERM gives the collectives under way */
     enum config_cuda cuda;
     uint64_t cuda_limit_ms;  /* for one call of CUDA, then the daemon ends */
     char socket_ifname[256]; /* as NCCL_SOCKET_IFNAME; empty: any interface */
@@ -59,13 +61,22 @@ struct config {
 /* What config_parse found. */
 enum config_action {
     CONFIG_RUN,
-    CONFIG_EXIT, /* --help or --version was served */
+    CONFIG_EXIT, /* --help, --version, --check-config or --print-config was served */
 };
 
 /*
- * Fills in the settings. F8_EINVAL: the reason names the flag or variable and its value.
+ * Fills in the settings. F8_EINVAL: the reason names the flag, the variable or the file and line,
+ * and the value. Makes nothing in the file system.
  */
 int config_parse(int argc, char **argv, struct config *ret_config, enum config_action *ret_action,
     struct reason *reason);
+
+/*
+ * Reads all again. `told` is what config_parse gave and what later calls changed in it; what
+ * differs from it and may change is taken over into it and into `live`, which the daemon runs by.
+ * All differences are logged. As config_parse on failure, and then nothing has changed.
+ */
+int config_reload(
+    int argc, char **argv, struct config *told, struct config *live, struct reason *reason);
 
 #endif

@@ -91,6 +91,21 @@ static void on_connection(uv_poll_t *poll, int status, int events)
         refuse_one(listener);
 }
 
+/* Takes over a socket that listens. */
+static int start(
+    struct listener *listener, uv_loop_t *loop, int fd, const char *path, struct reason *reason)
+{
+    if (uv_poll_init(loop, &listener->poll, fd) < 0) {
+        (void)close(fd);
+        return reason_set(reason, F8_EIO, "cannot poll the socket %s", path);
+    }
+    listener->fd = fd;
+    listener->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    listener->poll.data = listener;
+    (void)uv_poll_start(&listener->poll, UV_READABLE, on_connection);
+    return F8_OK;
+}
+
 int listener_open(
     struct listener *listener, uv_loop_t *loop, const char *path, struct reason *reason)
 {
@@ -99,6 +114,7 @@ int listener_open(
     (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
     listener->fd = -1;
     listener->path = path;
+    listener->passed = false;
     int status = check_free(&address, reason);
     if (status < 0)
         return status;
@@ -106,10 +122,6 @@ int listener_open(
     if (fd < 0)
         return reason_set(reason, F8_EIO, "cannot make a socket: %s", strerror(errno));
     status = bind_and_listen(fd, &address, reason);
-    if (status == F8_OK && uv_poll_init(loop, &listener->poll, fd) < 0) {
-        (void)unlink(path);
-        status = reason_set(reason, F8_EIO, "cannot poll the socket %s", path);
-    }
     if (status < 0) {
         (void)close(fd);
         return status;
@@ -118,11 +130,19 @@ int listener_open(
         listener->device = st.st_dev;
         listener->inode = st.st_ino;
     }
-    listener->fd = fd;
-    listener->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    listener->poll.data = listener;
-    (void)uv_poll_start(&listener->poll, UV_READABLE, on_connection);
-    return F8_OK;
+    status = start(listener, loop, fd, path, reason);
+    if (status < 0)
+        (void)unlink(path);
+    return status;
+}
+
+int listener_adopt(
+    struct listener *listener, uv_loop_t *loop, int fd, const char *path, struct reason *reason)
+{
+    listener->fd = -1;
+    listener->path = path;
+    listener->passed = true;
+    return start(listener, loop, fd, path, reason);
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -137,7 +157,7 @@ static void on_closed(uv_handle_t *handle)
 static bool path_is_ours(const struct listener *listener)
 {
     struct stat st;
-    return lstat(listener->path, &st) == 0 && st.st_dev == listener->device &&
+    return !listener->passed && lstat(listener->path, &st) == 0 && st.st_dev == listener->device &&
            st.st_ino == listener->inode;
 }
 

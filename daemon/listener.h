@@ -6,6 +6,7 @@
 #ifndef F8_DAEMON_LISTENER_H
 #define F8_DAEMON_LISTENER_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 #include <uv.h>
 
@@ -17,6 +18,7 @@ struct listener {
     int fd;           /* owned; -1: closed */
     int spare;        /* owned: given up for a moment to refuse when descriptors run out */
     const char *path; /* borrowed: from config */
+    bool passed;      /* by the service manager, whose path it is */
     dev_t device;     /* of the socket that we made there */
     ino_t inode;
     struct log_limit refusals;
@@ -27,6 +29,11 @@ struct listener {
 /* Binds, listens and polls. F8_EEXIST if another daemon answers there, F8_EIO. */
 int listener_open(
     struct listener *listener, uv_loop_t *loop, const char *path, struct reason *reason);
+
+/* Polls a socket that listens at the path already; takes over the descriptor in any case. F8_EIO.
+ */
+int listener_adopt(
+    struct listener *listener, uv_loop_t *loop, int fd, const char *path, struct reason *reason);
 
 /* Stops, and removes the path if it is still ours; the poll handle closes on the loop. */
 void listener_close(struct listener *listener);

@@ -50,7 +50,7 @@ int log_level_parse(const char *word)
     return -1;
 }
 
-static const char *level_word(enum log_level level)
+const char *log_level_word(enum log_level level)
 {
     for (size_t i = 0; i < NUM_LEVELS; i++)
         if (levels[i].level == level)
@@ -90,7 +90,8 @@ static void write_line(enum log_level level, const char *message)
     if (stderr_is_journal())
         length = snprintf(line, sizeof(line), "<%d>%s\n", (int)level, message);
     else
-        length = snprintf(line, sizeof(line), "f8gatherd: %s: %s\n", level_word(level), message);
+        length =
+            snprintf(line, sizeof(line), "f8gatherd: %s: %s\n", log_level_word(level), message);
     /* There is nobody to tell that stderr takes no line. */
     ssize_t written = write(STDERR_FILENO, line, (size_t)length);
     (void)written;

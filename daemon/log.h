@@ -18,11 +18,14 @@ enum log_level {
     LOG_LEVEL_DEBUG = 7,
 };
 
-/* Lines above this level are dropped. Before the loop starts. */
+/* Lines above this level are dropped. Before the loop starts, or on it. */
 void log_set_level(enum log_level level);
 
 /* "error", "warning", "info" or "debug" to its level; -1 for another word. */
 int log_level_parse(const char *word);
+
+/* The other way round. */
+const char *log_level_word(enum log_level level);
 
 /* For a line that peers can cause at will. Zero-initialise. */
 struct log_limit {

@@ -23,7 +23,7 @@ int main(int argc, char **argv)
         return EXIT_SUCCESS;
     log_set_level(config.log_level);
     (void)signal(SIGPIPE, SIG_IGN); /* the reader of the log may end before us */
-    if (server_run(&config, &reason) < 0) {
+    if (server_run(&config, argc, argv, &reason) < 0) {
         log_error("%s", reason.text);
         return EXIT_FAILURE;
     }

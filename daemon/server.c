@@ -6,68 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <uv.h>
 
-#include "daemon/backend.h"
 #include "daemon/backend_cuda.h"
-#include "daemon/conn.h"
-#include "daemon/listener.h"
 #include "daemon/log.h"
-#include "daemon/world.h"
+#include "daemon/server_private.h"
+#include "daemon/service.h"
 #include "kernels/kernels.h"
-
-struct server {
-    uv_loop_t loop;
-    uv_signal_t terminate, interrupt;
-    struct listener listener;
-    struct conn_context conns;
-    struct session_context session;
-    struct backend *backend;    /* owned: the host's */
-    struct backend *cuda;       /* owned; NULL: no GPUs here */
-    struct state_store *states; /* owned */
-    struct worlds *worlds;      /* owned */
-};
-
-/* The loop may end though they are still watched. */
-static void let_signals_go(struct server *server)
-{
-    uv_unref((uv_handle_t *)&server->terminate);
-    uv_unref((uv_handle_t *)&server->interrupt);
-}
-
-/* Ranks leave, their last work ends, handles close: then the loop has nothing left to run. */
-static void shut_down(struct server *server)
-{
-    listener_close(&server->listener);
-    collective_context_close(&server->session.collective);
-    conn_close_all(&server->conns);
-    worlds_close(server->worlds);
-    let_signals_go(server);
-}
-
-static void on_signal(uv_signal_t *signal, int number)
-{
-    struct server *server = signal->data;
-    if (uv_is_closing((uv_handle_t *)&server->listener.poll)) {
-        log_warning("%s again: ending at once", number == SIGTERM ? "SIGTERM" : "SIGINT");
-        _exit(EXIT_FAILURE);
-    }
-    log_info("%s: ending", number == SIGTERM ? "SIGTERM" : "SIGINT");
-    shut_down(server);
-}
+#include "protocol.h"
 
 static void on_accepted(void *owner, int fd)
 {
     struct server *server = owner;
     conn_open(&server->conns, fd);
-}
-
-static void watch_signal(struct server *server, uv_signal_t *signal, int number)
-{
-    (void)uv_signal_init(&server->loop, signal);
-    signal->data = server;
-    (void)uv_signal_start(signal, on_signal, number);
 }
 
 /* Each client takes two descriptors; the soft limit is often 1024. */
@@ -147,17 +100,50 @@ static int open_cuda(struct server *server, const struct config *config, struct 
     return F8_OK;
 }
 
-static int set_up(struct server *server, const struct config *config, struct reason *reason)
+/* The system's socket has a directory of its own, which a first start may have to make. */
+static void make_directory(const char *socket)
 {
+    char directory[] = F8_PROTO_SOCKET;
+    *strrchr(directory, '/') = '\0';
+    if (strcmp(socket, F8_PROTO_SOCKET) == 0)
+        (void)mkdir(directory, 0755); /* if it cannot be, the lock in it says so */
+}
+
+/* The socket that the service manager passed, else our own. The lock is taken in between. */
+static int open_socket(struct server *server, struct reason *reason)
+{
+    char *path = server->config.socket, passed[sizeof(server->config.socket)];
+    struct listener *listener = &server->listener;
+    int fd, status = service_take_socket(&fd, passed, sizeof(passed), reason);
+    if (status < 0)
+        return status;
+    if (fd >= 0 && strcmp(passed, path) != 0)
+        log_info("the passed socket %s is used, and not %s", passed, path);
+    if (fd >= 0)
+        (void)strcpy(path, passed);
+    else
+        make_directory(path);
+    status = lock_take(&server->lock, path, reason);
+    if (status < 0) {
+        if (fd >= 0)
+            (void)close(fd);
+        return status;
+    }
+    return fd >= 0 ? listener_adopt(listener, &server->loop, fd, path, reason)
+                   : listener_open(listener, &server->loop, path, reason);
+}
+
+static int set_up(struct server *server, struct reason *reason)
+{
+    const struct config *config = &server->config;
     int status = set_up_rooms(server, config);
     if (status < 0)
         return reason_set(reason, status, "out of memory at the start");
     /* Before the socket: whoever can connect must find that a SIGTERM ends the daemon in order. */
-    watch_signal(server, &server->terminate, SIGTERM);
-    watch_signal(server, &server->interrupt, SIGINT);
+    server_watch_signals(server);
     server->listener.owner = server;
     server->listener.accepted = on_accepted;
-    status = listener_open(&server->listener, &server->loop, config->socket, reason);
+    status = open_socket(server, reason);
     if (status == F8_OK) {
         status = open_states(server, config, reason);
         if (status == F8_OK)
@@ -166,7 +152,7 @@ static int set_up(struct server *server, const struct config *config, struct rea
             listener_close(&server->listener);
     }
     if (status < 0)
-        let_signals_go(server);
+        server_let_signals_go(server);
     return status;
 }
 
@@ -189,12 +175,25 @@ static void take_down(struct server *server)
     worlds_free(server->worlds);
     conn_context_done(&server->conns);
     registry_free(server->session.registry);
+    lock_release(&server->lock);
 }
 
-int server_run(const struct config *config, struct reason *reason)
+void server_say_ready(const struct server *server)
+{
+    struct reason status;
+    (void)reason_set(&status, F8_OK, "serves at %s, %s", server->config.socket,
+        server->cuda ? "hosts and GPUs" : "without GPUs");
+    service_ready(status.text);
+}
+
+int server_run(const struct config *config, int argc, char **argv, struct reason *reason)
 {
     struct server server;
     memset(&server, 0, sizeof(server));
+    server.config = server.told = *config;
+    server.argc = argc;
+    server.argv = argv;
+    server.lock.fd = -1;
     raise_descriptor_limit();
     /* libuv reads this when the pool begins; it is set before any thread exists. */
     char threads[16];
@@ -202,10 +201,12 @@ int server_run(const struct config *config, struct reason *reason)
     (void)setenv("UV_THREADPOOL_SIZE", threads, 1);
     if (uv_loop_init(&server.loop) < 0)
         return reason_set(reason, F8_EIO, "cannot make an event loop");
-    int status = set_up(&server, config, reason);
+    int status = set_up(&server, reason);
     if (status == F8_OK) {
-        log_info("f8gatherd %s listens at %s: kernels %s, %u threads", F8_VERSION, config->socket,
-            f8k_ops()->name, config->threads);
+        log_info("f8gatherd %s listens at %s: kernels %s, %u threads", F8_VERSION,
+            server.config.socket, f8k_ops()->name, config->threads);
+        service_watch(&server.watchdog, &server.loop);
+        server_say_ready(&server);
         (void)uv_run(&server.loop, UV_RUN_DEFAULT);
     }
     take_down(&server);

@@ -10,9 +10,10 @@
 #include "daemon/reason.h"
 
 /*
- * Serves until SIGTERM or SIGINT; a second one ends the process at once. F8_OK after an orderly
- * end, else the reason why it could not begin.
+ * Serves until SIGTERM or SIGINT; a second one ends the process at once. At SIGHUP it reads the
+ * settings again, from the same arguments. F8_OK after an orderly end, else the reason why it could
+ * not begin.
  */
-int server_run(const struct config *config, struct reason *reason);
+int server_run(const struct config *config, int argc, char **argv, struct reason *reason);
 
 #endif

@@ -30,6 +30,7 @@ struct session_context {
     struct reason no_cuda;                /* why collective.cuda is NULL */
     uint64_t started;                     /* loop time, ms */
     uint32_t connections;
+    bool draining; /* the daemon was told to end: nobody joins any more */
 };
 
 extern const struct collective_listener session_listener;
@@ -57,5 +58,15 @@ void session_free(struct session *session, bool died);
  */
 bool session_handle(
     struct session *session, const F8__Request *request, const int *fds, uint32_t num_fds);
+
+/* Refuses ranks from now on, and marks the collectives under way, which session_open_groups counts.
+ */
+void session_drain(struct session_context *context);
+
+/*
+ * Groups in which a marked one has not ended; the first is named in `ret_first`, which is untouched
+ * if there is none.
+ */
+uint32_t session_open_groups(const struct session_context *context, struct reason *ret_first);
 
 #endif

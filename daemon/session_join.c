@@ -211,6 +211,9 @@ static int find_and_enter(
 {
     struct group *group = registry_find_group(session->job, entry->name);
     bool made = !group;
+    if (session->context->draining)
+        return reason_set(&answer->reason, F8_ECONN,
+            "group %s: f8gatherd was told to end, nobody joins any more", entry->name);
     /* A group without members is there only until its last work has ended. */
     if (group && !entry->rejoin && group_is_empty(group))
         return wait_for_drain(session, group, entry, id, &answer->reason);

@@ -62,7 +62,7 @@ add_library(f8daemon_failing STATIC ${DAEMON_SOURCES})
 target_compile_options(f8daemon_failing PRIVATE
     -include ${CMAKE_CURRENT_SOURCE_DIR}/lib/fail_alloc_names.h)
 target_link_libraries(f8daemon_failing PUBLIC f8proto f8kernels PkgConfig::UV ZLIB::ZLIB
-    PkgConfig::NETTLE Threads::Threads ${CMAKE_DL_LIBS})
+    PkgConfig::NETTLE PkgConfig::INIH Threads::Threads ${CMAKE_DL_LIBS})
 f8_add_test(test_fail_alloc LABEL daemon
     SOURCES test_fail_alloc.c lib/fail_alloc.c lib/rooms.c lib/rooms_ask.c
     lib/device_backend.c

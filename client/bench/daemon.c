@@ -246,7 +246,7 @@ static int end_process(struct daemon *daemon, struct bench_error *error)
     return result;
 }
 
-/* What is there still if it was killed: the socket, and states that its groups had. */
+/* What is there still if it was killed: the socket, its lock, and states that its groups had. */
 static void remove_leftovers(const char *socket_path)
 {
     char path[sizeof(((struct daemon *)NULL)->socket) + sizeof(".state")];
@@ -254,6 +254,8 @@ static void remove_leftovers(const char *socket_path)
     DIR *states;
 
     unlink(socket_path);
+    snprintf(path, sizeof(path), "%s.lock", socket_path);
+    unlink(path);
     snprintf(path, sizeof(path), "%s.state", socket_path);
     states = opendir(path);
     if (states == NULL) {

@@ -244,7 +244,8 @@ START_TEST(second_daemon_gives_way)
     test_daemon_start(&daemon, NULL);
     ranks_start(ranks, WORLD, daemon.socket);
     ck_assert_int_eq(test_wait(test_fork(run_second, &daemon)), 1);
-    (void)snprintf(text, sizeof(text), "another daemon answers at %s", daemon.socket);
+    (void)snprintf(
+        text, sizeof(text), "another daemon serves %s: pid %d", daemon.socket, (int)daemon.pid);
     test_daemon_await_log(&daemon, text);
     ranks_must(ranks, WORLD, rank_step); /* the first has not noticed */
     rank_close(&ranks[0]);

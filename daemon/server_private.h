@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Within server: the daemon's state, between setting up (server.c) and signals (server_end.c). On
+ * the loop.
+ */
+#ifndef F8_DAEMON_SERVER_PRIVATE_H
+#define F8_DAEMON_SERVER_PRIVATE_H
+
+#include <uv.h>
+
+#include "daemon/backend.h"
+#include "daemon/config.h"
+#include "daemon/conn.h"
+#include "daemon/listener.h"
+#include "daemon/lock.h"
+#include "daemon/world.h"
+
+struct server {
+    uv_loop_t loop;
+    struct config config; /* what all rooms see; SIGHUP changes it */
+    struct config told;   /* what config read last, as far as it counts */
+    int argc;             /* to read it again */
+    char **argv;          /* borrowed: main's */
+    uv_signal_t terminate, interrupt, hangup;
+    uv_prepare_t drained; /* while SIGTERM waits for collectives: looks after each event */
+    uv_timer_t patience;  /* how long it waits */
+    uv_timer_t watchdog;
+    bool ending; /* was told to end */
+    struct lock lock;
+    struct listener listener;
+    struct conn_context conns;
+    struct session_context session;
+    struct backend *backend;    /* owned: the host's */
+    struct backend *cuda;       /* owned; NULL: no GPUs here */
+    struct state_store *states; /* owned */
+    struct worlds *worlds;      /* owned */
+};
+
+/* Signals are served from now on. */
+void server_watch_signals(struct server *server);
+
+/* The loop may end though they are still watched. */
+void server_let_signals_go(struct server *server);
+
+/* A line for people: what it does while it does nothing else. */
+void server_say_ready(const struct server *server);
+
+#endif

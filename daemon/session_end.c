@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The end of the daemon, as sessions see it: ranks that join are refused, and what is under way is
+ * marked and watched until it has ended. Called by server on the loop.
+ */
+#include "daemon/session_private.h"
+
+void session_drain(struct session_context *context)
+{
+    context->draining = true;
+    for (struct job *job = registry_jobs(context->registry); job; job = job->next)
+        for (struct group *group = job->groups; group; group = group->next)
+            collective_mark(group);
+}
+
+uint32_t session_open_groups(const struct session_context *context, struct reason *ret_first)
+{
+    uint32_t count = 0;
+    for (struct job *job = registry_jobs(context->registry); job; job = job->next)
+        for (struct group *group = job->groups; group; group = group->next)
+            if (!collective_is_past_mark(group) && count++ == 0)
+                (void)reason_set(ret_first, F8_OK, "group %s of job %s", group->name, job->name);
+    return count;
+}
