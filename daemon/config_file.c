@@ -27,15 +27,21 @@ struct reading {
     int seen[CONFIG_NUM_SETTINGS]; /* by setting: the line that set it; 0: none */
 };
 
-/* ini_reader: as fgets. A line that does not fit would reach inih as two. */
+/*
+ * ini_reader: as fgets. A line that does not fit would reach inih as two, and one that is indented
+ * as more of the value before it, which nothing here has.
+ */
 static char *next_line(char *text, int size, void *stream)
 {
     struct reading *reading = stream;
     if (!fgets(text, size, reading->file))
         return NULL;
     reading->line++;
-    if (strchr(text, '\n') || feof(reading->file))
+    if (strchr(text, '\n') || feof(reading->file)) {
+        size_t blanks = strspn(text, " \t");
+        memmove(text, text + blanks, strlen(text + blanks) + 1);
         return text;
+    }
     if (reading->failed == 0) {
         reading->failed = reading->line;
         (void)reason_set(reading->reason, F8_EINVAL,
