@@ -3,10 +3,11 @@
 f8_add_test(test_config_file LABEL operator SOURCES test_config_file.c LIBS f8daemon)
 
 foreach(suite test_signals test_one_daemon test_service)
-    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/system/${suite}.c)
-    f8_add_test(${suite} LABEL operator SOURCES system/${suite}.c LIBS test_daemon)
-    endif()
+    f8_add_test(${suite} LABEL operator SOURCES system/${suite}.c LIBS test_ranks)
 endforeach()
+if(SYSTEMD_FOUND)
+    target_compile_definitions(test_service PRIVATE F8_HAVE_SYSTEMD)
+endif()
 
 add_test(NAME units COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system/units.sh ${CMAKE_BINARY_DIR})
 set_tests_properties(units PROPERTIES LABELS operator SKIP_RETURN_CODE 77)

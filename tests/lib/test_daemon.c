@@ -174,21 +174,41 @@ void test_daemon_kill(struct test_daemon *daemon)
     ck_assert_int_eq(test_wait(daemon->pid), -SIGKILL);
 }
 
-void test_daemon_await_log(const struct test_daemon *daemon, const char *text)
+static bool log_has(const struct test_daemon *daemon, const char *text)
 {
     char content[65536];
+    int fd = open(daemon->log, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, content, sizeof(content) - 1);
+    (void)close(fd);
+    content[n > 0 ? n : 0] = '\0';
+    return strstr(content, text) != NULL;
+}
+
+/* `pokes`: with connections, for what poke_until_end says. */
+static void await_log(const struct test_daemon *daemon, const char *text, bool pokes)
+{
     double end = now() + PATIENCE_S;
-    while (now() < end) {
-        int fd = open(daemon->log, O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd < 0 ? 0 : read(fd, content, sizeof(content) - 1);
-        (void)close(fd);
-        content[n > 0 ? n : 0] = '\0';
-        if (strstr(content, text))
+    for (int i = 1; now() < end; i++) {
+        int fd = pokes && i % 100 == 0 ? test_daemon_connect(daemon) : -1;
+        if (fd >= 0)
+            (void)close(fd);
+        if (log_has(daemon, text))
             return;
         (void)poll(NULL, 0, 1);
     }
     show_log(daemon);
     ck_abort_msg("the daemon never logged: %s", text);
+}
+
+void test_daemon_await_log(const struct test_daemon *daemon, const char *text)
+{
+    await_log(daemon, text, false);
+}
+
+void test_daemon_signal(const struct test_daemon *daemon, int number, const char *text)
+{
+    ck_assert_int_eq(kill(daemon->pid, number), 0);
+    await_log(daemon, text, true);
 }
 
 pid_t test_fork(int (*body)(void *argument), void *argument)

@@ -42,6 +42,9 @@ void test_daemon_kill(struct test_daemon *daemon);
 /* Waits, bounded, until the log has the text; fails the test if it never comes. */
 void test_daemon_await_log(const struct test_daemon *daemon, const char *text);
 
+/* Sends it a signal, and waits for the text in its log, making connections meanwhile. */
+void test_daemon_signal(const struct test_daemon *daemon, int number, const char *text);
+
 /* A connected SEQPACKET socket to it, CLOEXEC, for tests that speak raw packets. */
 int test_daemon_connect(const struct test_daemon *daemon);
 
