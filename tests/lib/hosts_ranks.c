@@ -20,7 +20,7 @@ static uint32_t what_of(uint32_t step)
 static uint32_t bucket_of(uint32_t step)
 {
     uint32_t what = what_of(step);
-    return step == 0 || what < 2 ? BUCKETS : what % BUCKETS;
+    return step == 0 || what < 3 ? BUCKETS : what % BUCKETS;
 }
 
 static uint64_t ask_step(struct rank *rank, bool another)
@@ -30,6 +30,8 @@ static uint64_t ask_step(struct rank *rank, bool another)
         return ask_seal(client, 1);
     if (bucket_of(rank->step) < BUCKETS && !another)
         return ask_gather(client, bucket_of(rank->step));
+    if (what_of(rank->step) == 2)
+        return another ? ask_precompute(client) : ask_invalidate(client);
     return (what_of(rank->step) == 0) != another ? ask_precompute(client) : ask_sync(client);
 }
 
@@ -116,7 +118,9 @@ static void register_weights(struct rank *rank)
     F8__Weight weights[BUCKETS];
     F8__Bucket buckets[BUCKETS];
     for (uint32_t b = 0; b < BUCKETS; b++) {
-        weights[b] = make_weight(b == 0 ? "w" : "v", F8_PROTO_DYNAMIC, shape_of, 2, 1, b * 1024);
+        weights[b] = make_weight(b == 0 ? "w" : "v", b == 0 ? F8_PROTO_DYNAMIC : F8_PROTO_DELAYED,
+            shape_of, 2, 1, b * 1024);
+        weights[b].history_length = 3;
         buckets[b] = make_bucket(b == 0 ? "a" : "b", b, 1, b > 0);
     }
     client_ok(
