@@ -193,8 +193,10 @@ static void take_answer(struct rank *rank, uint32_t i)
     rank->open[i] = rank->open[--rank->num_open];
     model_trace("  rank %u step %u era %u: %d %s", rank->number, open.step, open.era, reply->status,
         reply->text);
-    /* What was refused at once was no part of a collective. */
-    if (reply->status != F8_EBROKEN)
+    /* What was refused at once, or before the hosts had met, was no part of a collective. */
+    const struct group *group = model_group(rank->host);
+    bool met = group->collective->hosts && hosts_formed(group->collective->hosts);
+    if (reply->status != F8_EBROKEN && met)
         note_outcome(&open, reply->status == F8_OK ? OUTCOME_WELL : OUTCOME_FAILED);
     if (reply->status != F8_OK)
         rank->failed = true;
