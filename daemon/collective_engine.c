@@ -14,6 +14,9 @@
 /* How long the failure of a connection between helpers waits for the word of what was behind it. */
 #define GRACE_MS 500
 
+/* The shortest time that it is given for a command. */
+#define LEAST_MS 1000
+
 static void drop(struct engine *engine)
 {
     uint64_t sent, received;
@@ -73,7 +76,8 @@ void engine_fail(struct hosts *hosts)
         collective_fail(collective, hosts->engine.failure);
 }
 
-/* What is left of the deadline of the seal or round that runs. */
+/* What is left of the deadline of the seal or round that runs, but time to do it in any case: ranks
+ * that have all asked in time are not to fail because the last one came late. */
 static uint64_t patience(const struct hosts *hosts)
 {
     struct round_head head;
@@ -81,7 +85,7 @@ static uint64_t patience(const struct hosts *hosts)
     bool open = round_head(hosts->collective->rounds, &head);
     if (!open || head.deadline == ROUND_NEVER)
         return hosts->context->config->deadline_ms;
-    return head.deadline > now ? head.deadline - now : 1;
+    return head.deadline > now + LEAST_MS ? head.deadline - now : LEAST_MS;
 }
 
 /* Whether the engine can do its part: not if a host is gone, or through with what begins here. */

@@ -254,6 +254,7 @@ int main(int argc, char **argv)
     num_hosts = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : num_hosts;
     config.heartbeat_ms = argc > 2 ? strtoul(argv[2], NULL, 10) : config.heartbeat_ms;
     config.host_timeout_ms = argc > 3 ? strtoul(argv[3], NULL, 10) : config.host_timeout_ms;
+    (void)setvbuf(stdout, NULL, _IOLBF, 0);
     if (num_hosts < 4)
         die("at least 4 hosts");
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {

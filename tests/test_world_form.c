@@ -108,9 +108,8 @@ START_TEST(a_world_that_never_fills_names_who_is_missing)
     host_join_ok(&root, id, 9, 0, 2);
     host_join_ok(&other, id, 9, 3, 1);
     worlds_await(root.ended && other.ended);
-    assert_refused(&root, F8_EDEADLINE,
-        "world of group job/g: 6 of 9 ranks missing after 0.4 s: "
-        "ranks 2, 4-8; there are host ");
+    assert_refused(&root, F8_EDEADLINE, "world of group job/g: 6 of 9 ranks missing after ");
+    ck_assert_ptr_nonnull(strstr(root.reason.text, " s: ranks 2, 4-8; there are host "));
     assert_refused(&other, F8_EDEADLINE, "host alpha (127.0.0.1:");
     ck_assert_ptr_nonnull(strstr(other.reason.text, ": ranks 0, 1)"));
     ck_assert_ptr_nonnull(strstr(other.reason.text, "host beta (127.0.0.1:"));
@@ -199,7 +198,7 @@ START_TEST(a_root_that_does_not_answer)
     worlds_other_stopped = true;
     host_join_within(&right, id, 2, 1, 1, 500);
     worlds_await(right.ended);
-    assert_refused(&right, F8_EDEADLINE, "was not reached in 0.5 s and");
+    assert_refused(&right, F8_EDEADLINE, "was not reached in ");
     host_down(&right);
     host_down(&root);
 }
