@@ -26,7 +26,7 @@ struct rank {
     float *shards;            /* borrowed: from the client's region */
     bool sealed, fresh;
     bool precomputes; /* in this generation, where gathers find their scales else */
-    uint64_t syncs;
+    uint64_t syncs, asked_ms;
     int64_t deadline_ms;
     const char *call; /* the last: a literal */
     char text[1536];  /* why it failed */
@@ -95,6 +95,7 @@ static int seal(struct rank *rank)
         .state = rank->fresh ? F8_STATE_FRESH : F8_STATE_CONTINUE,
         .syncs = rank->fresh ? 0 : F8_ANY_SYNCS,
         .deadline_ms = rank->deadline_ms};
+    rank->asked_ms = fault_now_ms();
     int status = note(rank, f8_seal(rank->group, &options), "f8_seal");
     if (status == F8_OK)
         status = note(rank, f8_syncs(rank->group, &rank->syncs), "f8_syncs");
@@ -103,8 +104,10 @@ static int seal(struct rank *rank)
     return status;
 }
 
+/* For a request that was made just now. */
 static int wait_for(struct rank *rank, int status, const f8_ticket *ticket, const char *call)
 {
+    rank->asked_ms = fault_now_ms();
     if (note(rank, status, call) < 0)
         return status;
     return note(rank, f8_wait(rank->group, *ticket, F8_FOREVER, NULL), call);
@@ -135,6 +138,7 @@ static int step(struct rank *rank)
             &ticket, "f8_precompute");
     if (status == F8_OK && rank->syncs % 3 == 1)
         status = note(rank, f8_pre_gather(rank->group, 0, NULL), "f8_pre_gather");
+    rank->asked_ms = fault_now_ms();
     for (uint32_t b = 0; b < FAULT_BUCKETS && status == F8_OK; b++)
         status = note(rank, f8_gather(rank->group, b, rank->deadline_ms, NULL), "f8_gather");
     for (uint32_t b = 0; b < FAULT_BUCKETS && status == F8_OK; b++)
@@ -177,6 +181,7 @@ static void report(const struct rank *rank, enum fault_task task, int status)
         .status = status,
         .call = rank->call,
         .at_ms = fault_now_ms(),
+        .asked_ms = rank->asked_ms,
         .syncs = rank->syncs};
     (void)snprintf(report.text, sizeof(report.text), "%s", rank->text);
     if (write(rank->socket, &report, sizeof(report)) != (ssize_t)sizeof(report))
