@@ -74,8 +74,8 @@ static void start_daemon(struct scene *scene, uint32_t host, bool again)
     char name[16];
     (void)snprintf(name, sizeof(name), "host-%u", host);
     const char *const arguments[] = {"--host-name", name, "--socket-ifname", NETWORK_INTERFACE,
-        "--threads", "1", "--heartbeat", "200", "--host-timeout", "2000", "--world-deadline", "5",
-        "--linger", "5", NULL};
+        "--threads", "1", "--heartbeat", "400", "--host-timeout", SCENE_TIMEOUT_MS,
+        "--world-deadline", "60", "--linger", "5", NULL};
     ck_assert_int_eq(network_enter(scene->network, host), 0);
     if (again)
         test_daemon_restart(daemon, arguments);

@@ -14,6 +14,7 @@
 
 #define SCENE_HOSTS       3 /* at most */
 #define SCENE_LOCAL_RANKS 2
+#define SCENE_TIMEOUT_MS  "4000" /* after which a silent host is lost */
 
 enum fault_kind {
     FAULT_RANK_KILL,

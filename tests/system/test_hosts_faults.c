@@ -25,6 +25,7 @@
 /* How long after the fault the last survivor may be told, in ms; tests allow for a busy machine. */
 #define AT_ONCE     1000
 #define AT_DEADLINE (DEADLINE_MS + AT_ONCE)
+#define AT_SILENCE  (4000 + AT_ONCE) /* SCENE_TIMEOUT_MS */
 #define SLACK       (PATIENCE_MS / 6)
 
 /* Of what waits for a process that is stopped; all else must end by itself. */
@@ -44,8 +45,9 @@ static bool needs_deadline(enum fault_kind kind)
 
 static uint64_t limit_of(enum fault_kind kind)
 {
-    bool slow = needs_deadline(kind) || kind == FAULT_DAEMON_STOP || kind == FAULT_LINK_CUT;
-    return (slow ? AT_DEADLINE : AT_ONCE) + (faults_in_a_row > 0 ? 0 : SLACK);
+    bool silent = kind == FAULT_DAEMON_STOP || kind == FAULT_LINK_CUT;
+    uint64_t limit = needs_deadline(kind) ? AT_DEADLINE : silent ? AT_SILENCE : AT_ONCE;
+    return limit + (faults_in_a_row > 0 ? 0 : SLACK);
 }
 
 /* The crew trains until something happens, which does so within some steps. */
