@@ -5,6 +5,8 @@ if(TARGET f8gather-gloo)
     f8_add_test(test_hosts_faults LABEL hosts SOURCES system/test_hosts_faults.c lib/fault_scene.c
         lib/fault_rank.c lib/fault_model.c lib/proc.c LIBS test_daemon f8bench_network f8kernels m)
     add_dependencies(test_hosts_faults f8gather-gloo)
+    # Its faults are to be found in time: nothing runs beside it.
+    set_tests_properties(test_hosts_faults PROPERTIES RUN_SERIAL ON)
 endif()
 
 # The daemon's rooms of several hosts in one process, over worlds and fabrics that the test delivers:
