@@ -135,6 +135,10 @@ static void take_rows(const struct landing_part *part)
             landing->counts[i].nan += counts[i].nan;
         }
     }
+    /* Equal on all devices. */
+    if (landing->reduced && device == record->arena->devices)
+        memcpy(landing->reduced, device->landed_reduced + landing->first,
+            landing->count * sizeof(*landing->reduced));
 }
 
 /* With the lock: the last part ends the landing. */
@@ -174,6 +178,10 @@ static int copy_rows(const struct cuda_arena *arena, const struct cuda_arena_dev
             error = cudaMemcpyAsync(device->landed_counts + cell, device->counts + cell,
                 landing->count * sizeof(*device->counts), cudaMemcpyDeviceToHost, device->stream);
     }
+    if (landing->reduced && device == arena->devices && error == cudaSuccess)
+        error = cudaMemcpyAsync(device->landed_reduced + landing->first,
+            device->reduced + landing->first, landing->count * sizeof(*device->reduced),
+            cudaMemcpyDeviceToHost, device->stream);
     return cuda_failed(error, reason, "cannot copy results from device %d", device->device);
 }
 
