@@ -174,12 +174,21 @@ static int seat_far(struct hosts *hosts, const struct world_host *table)
     return F8_OK;
 }
 
+/* As its host told last: a rank that was replaced has another pid than when the hosts met. */
+static uint32_t pid_of(const struct hosts *hosts, const struct world_rank *rank)
+{
+    const struct member *member =
+        hosts->collective ? hosts->collective->group->members[rank->rank] : NULL;
+    return member && member->far ? member->pid : rank->pid;
+}
+
 /* "; it had rank 1 (pid 4711), rank 3 (pid 4712)" */
-static void append_ranks(struct reason *reason, const struct world_host *host)
+static void append_ranks(
+    const struct hosts *hosts, struct reason *reason, const struct world_host *host)
 {
     for (uint32_t i = 0; i < host->num_ranks && i < 8; i++)
         reason_append(reason, "%s rank %u (pid %u)", i == 0 ? "; it had" : ",", host->ranks[i].rank,
-            host->ranks[i].pid);
+            pid_of(hosts, &host->ranks[i]));
     if (host->num_ranks > 8)
         reason_append(reason, " and %u more", host->num_ranks - 8);
 }
@@ -191,7 +200,7 @@ static void finish(struct hosts *hosts, int status, const struct reason *reason)
     if (hosts_formed(hosts) && world_root(hosts->world) < hosts->num_hosts) {
         uint32_t num_hosts;
         append_ranks(
-            &hosts->over, &world_hosts(hosts->world, &num_hosts)[world_root(hosts->world)]);
+            hosts, &hosts->over, &world_hosts(hosts->world, &num_hosts)[world_root(hosts->world)]);
     }
     if (!collective) {
         end_if_idle(hosts);
@@ -229,6 +238,8 @@ static void formed(struct world *world)
 static void received(struct world *world, uint32_t host, const uint8_t *data, size_t size)
 {
     struct hosts *hosts = world_owner(world);
+    if (!hosts_formed(hosts))
+        return; /* there was no memory for it, and it is over */
     hosts_hear(hosts, host, data, size);
     if (hosts->collective)
         collective_settle(hosts->collective);
@@ -242,8 +253,10 @@ static void lost(struct world *world, uint32_t host, bool in_order, const struct
     uint32_t num_hosts;
     const struct world_host *table = world_hosts(world, &num_hosts);
     struct reason reason = *why;
+    if (!hosts_formed(hosts))
+        return;
     hosts->all[host].lost = true;
-    append_ranks(&reason, &table[host]);
+    append_ranks(hosts, &reason, &table[host]);
     if (hosts->over.text[0] == '\0')
         hosts->over = reason;
     if (!hosts->collective) {

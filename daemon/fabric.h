@@ -25,9 +25,9 @@ struct fabric_listener {
     void (*done)(struct fabric *fabric, enum fabric_command command);
     /*
      * The helper is gone and reaped, whatever was open was not done, and nothing else is called.
-     * F8_EIO: it died, or its connection to a peer did; F8_EDEADLINE; F8_EMISMATCH: the hosts gave
+     * F8_EIO: it died; F8_ECONN: it lost a peer; F8_EDEADLINE; F8_EMISMATCH: the hosts gave
      * reductions that differ; F8_EINVAL: an interface or address that is not there; F8_ENOMEM,
-     * F8_ELIMIT.
+     * F8_ELIMIT; F8_EPERM: a peer without its token; F8_EINTERNAL: spans outside the arena.
      */
     void (*failed)(struct fabric *fabric, int status, const struct reason *reason);
 };

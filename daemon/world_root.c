@@ -84,9 +84,9 @@ static void close_root(struct world_root *root)
 
 void world_root_end(struct world_root *root, int status, const char *text)
 {
-    struct world_frame *frame = world_frame_end(status, text);
     if (root->ended)
         return;
+    struct world_frame *frame = world_frame_end(status, text);
     while (root->members) {
         struct world_member *member = root->members;
         bool told = member->joined && frame;

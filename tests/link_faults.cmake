@@ -51,8 +51,9 @@ link_fault(post_kept collective_amax "no amax is left behind"
 
 link_fault(others_not_resumed collective_amax
     "a gather waits for others exactly while its amaxes are posted"
-    [[    resume_others(source, bucket);]]
-    [[    (void)resume_others;]])
+    [[    resume(amax, bucket);
+    collective_go_on(source);]]
+    [[    collective_go_on(source);]])
 
 link_fault(alone_at_once collective_amax
     "a cast takes the scale of all ranks' amaxes, as of now"

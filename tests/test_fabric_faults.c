@@ -66,12 +66,12 @@ START_TEST(death_while_others_send_to_it_fails_all)
     begin_and_stop(2);
     begin_others(2);
     send_signal(2, SIGKILL);
-    fabric_hosts_await_failed(&hosts, F8_EIO);
+    fabric_hosts_await_lost(&hosts);
     assert_reason(2, "(f8gather-gloo, pid ");
     assert_reason(2, "was killed by signal 9 (Killed) when it was to exchange");
     /* Either hears of the death, or of the other's, which heard first and is killed. */
-    assert_reason(0, "the engine between the hosts failed: ");
-    assert_reason(1, "the engine between the hosts failed: ");
+    assert_reason(0, "the engine lost its connection to host ");
+    assert_reason(1, "the engine lost its connection to host ");
     fabric_hosts_close(&hosts);
 }
 END_TEST
@@ -84,8 +84,8 @@ START_TEST(death_while_it_sends_to_others_fails_all)
     send_signal(2, SIGKILL);
     fabric_host_await(&hosts, 2);
     send_signal(0, SIGCONT);
-    fabric_hosts_await_failed(&hosts, F8_EIO);
-    assert_reason(0, "the engine between the hosts failed: ");
+    fabric_hosts_await_lost(&hosts);
+    assert_reason(0, "the engine lost its connection to host ");
     fabric_hosts_close(&hosts);
 }
 END_TEST
@@ -98,7 +98,7 @@ START_TEST(death_in_a_reduction_fails_all)
         fabric_reduce(hosts.host[i].fabric, 7, values[i], (uint32_t)_i, PATIENCE_MS);
     proc_await_sleep(pid_of(0));
     send_signal(2, SIGKILL);
-    fabric_hosts_await_failed(&hosts, F8_EIO);
+    fabric_hosts_await_lost(&hosts);
     assert_reason(2, "was killed by signal 9 (Killed)");
     fabric_hosts_close(&hosts);
 }
@@ -115,7 +115,8 @@ START_TEST(death_of_one_that_idles_is_told)
     ck_assert(!hosts.host[0].answered);
     fabric_host_exchange(&hosts, 0, large, 1, PATIENCE_MS);
     fabric_host_await(&hosts, 0);
-    ck_assert_int_eq(hosts.host[0].status, F8_EIO);
+    ck_assert_int_eq(hosts.host[0].status, F8_ECONN);
+    assert_reason(0, "the engine lost its connection to host 1: ");
     fabric_hosts_close(&hosts);
 }
 END_TEST

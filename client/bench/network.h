@@ -80,7 +80,8 @@ struct network_traffic network_traffic_between(
 int network_shape(struct network *network, uint32_t host, const struct network_shape *shape,
     struct bench_error *error);
 
-/* Pulls a host's cable at the switch, or plugs it in again: what is sent meanwhile is lost. */
+/* Pulls a host's cable at the switch, or plugs it in again, which the kernel sees in a moment: what
+ * is sent meanwhile is lost. */
 int network_cut(const struct network *network, uint32_t host, struct bench_error *error);
 int network_mend(const struct network *network, uint32_t host, struct bench_error *error);
 

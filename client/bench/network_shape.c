@@ -12,12 +12,12 @@
 #include "client/bench/network_private.h"
 
 /*
- * What a shaped cable may hold before it drops, and what tbf lets pass at once: more than one
- * joined segment of 64 KiB, which it would have to cut otherwise.
+ * What a shaped cable may hold before it drops, and what tbf lets pass at once: just one
+ * joined segment of 64 KiB with its headers, which it would have to cut otherwise.
  */
 #define QUEUE_PACKETS 100000
 #define QUEUE_BYTES   (64 << 20)
-#define BURST_BYTES   (256 << 10)
+#define BURST_BYTES   (72 << 10)
 
 /* What leaves by one end of a cable goes at this rate. Not by netem: some kernels have tbf only. */
 static int limit_end(

@@ -19,4 +19,14 @@ struct Failure : std::runtime_error {
     f8_status status;
 };
 
+/* What Gloo says, without the place in its sources that it begins with: "[file:line] ". */
+inline std::string sentence(const std::exception &error)
+{
+    std::string text = error.what();
+    size_t end = text.find("] ");
+    if (text.compare(0, 1, "[") == 0 && end != std::string::npos)
+        text.erase(0, end + 2);
+    return text;
+}
+
 #endif

@@ -16,16 +16,6 @@
 
 namespace
 {
-/* Gloo's sentences begin with the place in its sources: "[file:line] ". */
-std::string sentence(const std::exception &error)
-{
-    std::string text = error.what();
-    size_t end = text.find("] ");
-    if (text.compare(0, 1, "[") == 0 && end != std::string::npos)
-        text.erase(0, end + 2);
-    return text;
-}
-
 bool answer(const Engine &engine, const Command &command, f8_status status, const std::string &why)
 {
     fabric_answer answer = {};
@@ -50,7 +40,7 @@ bool run(Engine &engine, Command &command)
         return answer(engine, command, F8_ENOMEM, "no memory for a command of the engine");
     } catch (const std::exception &error) {
         return answer(
-            engine, command, F8_ECONN, "the engine between the hosts failed: " + sentence(error));
+            engine, command, F8_EIO, "the engine between the hosts failed: " + sentence(error));
     }
 }
 

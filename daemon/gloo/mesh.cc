@@ -12,7 +12,6 @@
 #include <netinet/in.h>
 #include <sys/random.h>
 
-#include <gloo/common/error.h>
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
 
@@ -142,7 +141,12 @@ void Mesh::connect_pair(uint32_t host, const Address &address)
     sockaddr_storage chosen = socket_address(pair), at = {};
     Door door = door_of(address, here);
     memcpy(&at, &door.at, sizeof(door.at));
-    pair.connect(TcpAddress(at).bytes());
+    try {
+        pair.connect(TcpAddress(at).bytes());
+    } catch (const gloo::Exception &error) {
+        throw Failure(F8_EIO,
+            "the engine cannot connect to host " + std::to_string(host) + ": " + sentence(error));
+    }
     sockaddr_storage used = socket_address(pair);
     auto from = reinterpret_cast<const sockaddr *>(&used);
     if (!is_same(from, reinterpret_cast<const sockaddr *>(&chosen)) &&
@@ -184,24 +188,51 @@ Memory::Memory(Mesh &mesh, void *data, size_t size)
             buffer_->recv(static_cast<int>(host), WATCH_SLOT, 0, 0);
 }
 
+/* Which hosts: those that take nothing any more. More than one is where one fell over another. */
+void Memory::throw_lost(const gloo::Exception &error)
+{
+    std::string lost;
+    for (uint32_t host = 0; host < mesh_.hosts; host++) {
+        try {
+            if (host != mesh_.here)
+                buffer_->recv(static_cast<int>(host), WATCH_SLOT, 0, 0);
+        } catch (const gloo::Exception &) {
+            lost += (lost.empty() ? " to host " : " and host ") + std::to_string(host);
+        }
+    }
+    throw Failure(F8_ECONN, "the engine lost its connection" + lost + ": " + sentence(error));
+}
+
 void Memory::send(uint32_t host, uint64_t slot, size_t offset, size_t size)
 {
-    buffer_->send(static_cast<int>(host), slot, offset, size);
+    try {
+        buffer_->send(static_cast<int>(host), slot, offset, size);
+    } catch (const gloo::Exception &error) {
+        throw_lost(error);
+    }
     sends_++;
     mesh_.sent += size;
 }
 
 void Memory::receive(uint32_t host, uint64_t slot, size_t offset, size_t size)
 {
-    buffer_->recv(static_cast<int>(host), slot, offset, size);
+    try {
+        buffer_->recv(static_cast<int>(host), slot, offset, size);
+    } catch (const gloo::Exception &error) {
+        throw_lost(error);
+    }
     receives_++;
     mesh_.received += size;
 }
 
 void Memory::wait()
 {
-    for (; receives_ > 0; receives_--)
-        buffer_->waitRecv(NO_LIMIT);
-    for (; sends_ > 0; sends_--)
-        buffer_->waitSend(NO_LIMIT);
+    try {
+        for (; receives_ > 0; receives_--)
+            buffer_->waitRecv(NO_LIMIT);
+        for (; sends_ > 0; sends_--)
+            buffer_->waitSend(NO_LIMIT);
+    } catch (const gloo::Exception &error) {
+        throw_lost(error);
+    }
 }

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include <gloo/common/error.h>
 #include <gloo/transport/context.h>
 
 extern "C" {
@@ -66,6 +67,8 @@ class Memory
     void wait();
 
   private:
+    [[noreturn]] void throw_lost(const gloo::Exception &error);
+
     Mesh &mesh_;
     std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
     size_t sends_ = 0, receives_ = 0; /* posted and not waited for */

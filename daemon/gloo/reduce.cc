@@ -115,7 +115,6 @@ void Reducer::reduce_long(uint64_t slot, std::vector<char> &values)
         for (uint32_t host = 0; host < mesh_.hosts; host++)
             if (host != mesh_.here)
                 transfer(host, slice_of(values.size(), host, mesh_.hosts));
-        return 0;
     };
     each([&](uint32_t host, Slice) { memory_->receive(host, slot, part(host), own.size); });
     each(

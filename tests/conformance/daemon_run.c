@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starts a private daemon for an index, forks the ranks of each run, and turns what they found
+ * Starts the private daemons of an index, forks the ranks of each run, and turns what they found
  * into counts. Called by main.c; single-threaded, as fork wants it. Ranks die with this process,
  * and a collective that hangs ends by its deadline, so that nothing is waited for without end.
  */
 #include "tests/conformance/daemon_run.h"
 
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,34 +14,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "client/bench/daemon.h"
-
-/* Where the daemon is, seen from the folder of this program; $F8_TEST_DAEMON is another. */
-static const char *const places[] = {"../bin/f8gatherd", "f8gatherd"};
-
-static bool start(const struct row *index, struct daemon *ret_daemon)
-{
-    struct bench_error error = {.text = "cannot tell where this program lies"};
-    const char *named = getenv("F8_TEST_DAEMON");
-    char program[PATH_MAX] = "";
-    (void)snprintf(program, sizeof(program), "%s", named ? named : "");
-    for (size_t i = 0; !named && i < sizeof(places) / sizeof(places[0]); i++)
-        if (daemon_beside(places[i], program, sizeof(program)) == 0 && access(program, X_OK) == 0)
-            break;
-    const struct daemon_options options = {.program = program};
-    if (program[0] != '\0' && daemon_start(&options, -1, ret_daemon, &error) == 0)
-        return true;
-    row_fail(index, "%s", error.text);
-    return false;
-}
-
-static void stop(const struct row *index, struct daemon *daemon)
-{
-    struct bench_error error;
-    if (daemon_stop(daemon, &error) != 0)
-        row_fail(index, "%s", error.text);
-}
 
 static void start_ranks(const struct daemon_run *run, pid_t *pids)
 {
@@ -122,8 +93,12 @@ static void count_run(const struct row *index, const struct daemon_run *run)
                 run->excuses[r].text);
 }
 
-static void run_ranks(const struct row *index, struct daemon_run *run)
+/* Shared slots are run with ranks that are dealt to the hosts, so that both orders are. */
+static void run_ranks(
+    const struct row *index, const struct daemons *daemons, struct daemon_run *run)
 {
+    run->placement =
+        (struct placement){.daemons = daemons, .world = run->world, .dealt = run->slots > 0};
     size_t verdicts = run->world * run->count * sizeof(*run->verdicts);
     size_t size = verdicts + run->world * sizeof(*run->excuses);
     pid_t *pids = calloc(run->world, sizeof(*pids));
@@ -131,9 +106,13 @@ static void run_ranks(const struct row *index, struct daemon_run *run)
     if (pids && map != MAP_FAILED) {
         run->verdicts = (struct verdict *)(void *)map;
         run->excuses = (struct excuse *)(void *)(map + verdicts);
-        start_ranks(run, pids);
-        await_ranks(run, pids);
-        count_run(index, run);
+        if (placement_prepare(&run->placement, run->job) == F8_OK) {
+            start_ranks(run, pids);
+            await_ranks(run, pids);
+            count_run(index, run);
+        } else {
+            row_fail(index, "no unique id for a run of %u ranks: %s", run->world, f8_error_text());
+        }
     } else {
         row_fail(index, "no memory for a run of %u ranks", run->world);
     }
@@ -143,10 +122,10 @@ static void run_ranks(const struct row *index, struct daemon_run *run)
 }
 
 /* The tensors of a world size, those by precompute last, once with each kind of places. */
-static void run_world(const struct row *index, const struct daemon *daemon, uint32_t world)
+static void run_world(const struct row *index, const struct daemons *daemons, uint32_t world)
 {
     const struct tensors *all = index->tensors;
-    struct daemon_run run = {.socket = daemon->socket, .world = world};
+    struct daemon_run run = {.world = world};
     run.tensors = calloc(all->count, sizeof(*run.tensors));
     if (!run.tensors)
         row_fail(index, "no memory for a list of %zu tensors", all->count);
@@ -156,7 +135,7 @@ static void run_world(const struct row *index, const struct daemon *daemon, uint
                 run.tensors[run.count++] = &all->items[i];
     for (run.slots = 0; run.count > 0 && run.slots <= 2; run.slots += 2) {
         (void)snprintf(run.job, sizeof(run.job), "conformance-%u-%u", world, run.slots);
-        run_ranks(index, &run);
+        run_ranks(index, daemons, &run);
     }
     free(run.tensors);
 }
@@ -170,28 +149,36 @@ static bool opens_world(const struct tensors *tensors, size_t i)
     return true;
 }
 
-/* All steps over 1, 2 and 3 ranks, with both kinds of places. */
-static void run_steps(const struct row *index, const struct daemon *daemon)
+/* All steps over 1, 2 and 3 ranks, with both kinds of places. Hosts get one rank more than there
+ * are, so that one of them has two. */
+static void run_steps(const struct row *index, const struct daemons *daemons)
 {
-    struct daemon_run run = {.socket = daemon->socket, .steps = index->steps};
+    struct daemon_run run = {.steps = index->steps};
+    uint32_t most = daemons->hosts > 0 ? daemons->hosts + 1 : 3;
     run.count = index->steps->count;
-    for (run.world = 1; run.count > 0 && run.world <= 3; run.world++)
+    for (run.world = 1; run.count > 0 && run.world <= most; run.world++)
         for (run.slots = 0; run.slots <= 2; run.slots += 2) {
             (void)snprintf(
                 run.job, sizeof(run.job), "conformance-delayed-%u-%u", run.world, run.slots);
-            run_ranks(index, &run);
+            run_ranks(index, daemons, &run);
         }
 }
 
 void daemon_run(const struct row *index)
 {
     const struct tensors *tensors = index->tensors;
-    struct daemon daemon = DAEMON_NONE;
-    if (tensors->count + index->steps->count == 0 || !start(index, &daemon))
+    struct daemons daemons;
+    struct bench_error error;
+    if (tensors->count + index->steps->count == 0)
         return;
+    if (daemons_start(index->hosts, &daemons, &error) != 0) {
+        row_fail(index, "%s", error.text);
+        return;
+    }
     for (size_t i = 0; i < tensors->count; i++)
         if (opens_world(tensors, i))
-            run_world(index, &daemon, tensors->items[i].world);
-    run_steps(index, &daemon);
-    stop(index, &daemon);
+            run_world(index, &daemons, tensors->items[i].world);
+    run_steps(index, &daemons);
+    if (daemons_stop(&daemons, &error) != 0)
+        row_fail(index, "%s", error.text);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tensors of an index through a real daemon: daemon_run.c starts it and the ranks and counts,
+ * The tensors of an index through real daemons: daemon_run.c starts them and the ranks and counts,
  * rank.c is one rank. A run is all tensors of one world size as one group, with places of their
  * own or with shared slots; or all steps of delayed.tsv, of which delayed_rank.c is one rank.
  */
 #ifndef F8_TESTS_CONFORMANCE_DAEMON_RUN_H
 #define F8_TESTS_CONFORMANCE_DAEMON_RUN_H
 
+#include "tests/conformance/daemons.h"
 #include "tests/conformance/steps.h"
 #include "tests/conformance/tensors.h"
 
@@ -22,7 +23,7 @@ struct excuse {
 };
 
 struct daemon_run {
-    const char *socket; /* borrowed: from the daemon, like all here from daemon_run.c */
+    struct placement placement; /* borrows the daemons, like all here from daemon_run.c */
     char job[64];
     uint32_t world;
     uint32_t slots;                /* 0: every bucket has its own place */

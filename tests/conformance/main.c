@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conformance DIR: runs every index (*.tsv) of a directory of test vectors and ends with
- * "N passed, N failed" alone on a line; exit 0 only if something passed and nothing failed. This
- * file knows which cases belong to which index; the cases are in *_cases.c.
+ * conformance [--hosts N] DIR: runs every index (*.tsv) of a directory of test vectors and ends
+ * with "N passed, N failed" alone on a line; exit 0 only if something passed and nothing failed.
+ * With
+ * --hosts what goes through a daemon is spread over N of them, each in a network namespace: exit 77
+ * says that none can be made here. This file knows which cases belong to which index; the cases are
+ * in *_cases.c.
  */
 #include "tests/conformance/cases.h"
 #include "tests/conformance/daemon_run.h"
@@ -15,6 +18,9 @@
 #include <string.h>
 
 #define MAX_RUNS 3
+
+/* As ctest knows it. */
+#define SKIP 77
 
 /* An index by name: its number of columns and the cases of each row. */
 struct kind {
@@ -49,9 +55,9 @@ static void run_rows(const struct row *index, const struct kind *kind)
         row.tally->failed - before.failed);
 }
 
-static void run_index(const char *dir, const char *file, struct tally *tally)
+static void run_index(const char *dir, uint32_t hosts, const char *file, struct tally *tally)
 {
-    struct row index = {.dir = dir, .file = file, .tally = tally};
+    struct row index = {.dir = dir, .hosts = hosts, .file = file, .tally = tally};
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (fnmatch(kinds[i].pattern, file, 0) != 0)
             continue;
@@ -67,7 +73,7 @@ static int is_index(const struct dirent *entry)
     return fnmatch("*.tsv", entry->d_name, 0) == 0;
 }
 
-static void run_directory(const char *dir, struct tally *tally)
+static void run_directory(const char *dir, uint32_t hosts, struct tally *tally)
 {
     struct dirent **entries = NULL;
     int count = scandir(dir, &entries, is_index, alphasort);
@@ -79,25 +85,46 @@ static void run_directory(const char *dir, struct tally *tally)
     if (count == 0)
         printf("%s: no *.tsv in it, so nothing was run\n", dir);
     for (int i = 0; i < count; i++) {
-        run_index(dir, entries[i]->d_name, tally);
+        run_index(dir, hosts, entries[i]->d_name, tally);
         free(entries[i]);
     }
     free(entries);
 }
 
+/* Gives the directory; NULL with usage on stderr if the arguments are no good. */
+static const char *read_arguments(int argc, char **argv, uint32_t *ret_hosts)
+{
+    bool over_hosts = argc == 4 && strcmp(argv[1], "--hosts") == 0;
+    unsigned long hosts = over_hosts ? strtoul(argv[2], NULL, 10) : 0;
+    if ((!over_hosts && argc != 2) || (over_hosts && (hosts < 2 || hosts > DAEMONS_MAX))) {
+        fprintf(stderr,
+            "usage: %s [--hosts N] DIR\nDIR holds test vectors: *.tsv and what they name; N is 2 "
+            "to "
+            "%d\n",
+            argv[0], DAEMONS_MAX);
+        return NULL;
+    }
+    *ret_hosts = (uint32_t)hosts;
+    return argv[argc - 1];
+}
+
 int main(int argc, char **argv)
 {
     struct tally tally = {0};
-    if (argc != 2) {
-        fprintf(
-            stderr, "usage: %s DIR\nDIR holds test vectors: *.tsv and what they name\n", argv[0]);
+    struct bench_error error;
+    uint32_t hosts;
+    const char *dir = read_arguments(argc, argv, &hosts);
+    if (!dir)
         return 2;
+    if (hosts > 0 && network_check(&error) != 0) {
+        printf("skipped: %s\n", error.text);
+        return SKIP;
     }
     printf("kernel variants:");
     for (size_t i = 0; f8k_variant(i); i++)
         printf(" %s", f8k_variant(i)->name);
     putchar('\n');
-    run_directory(argv[1], &tally);
+    run_directory(dir, hosts, &tally);
     printf("%lu passed, %lu failed\n", tally.passed, tally.failed);
     return tally.failed == 0 && tally.passed > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -123,11 +123,12 @@ static void put_in_bucket(struct rank *rank, size_t t)
 static bool join(struct rank *rank)
 {
     const struct daemon_run *run = rank->run;
-    const struct f8_connect_options options = {.socket = run->socket, .job = run->job};
+    const struct f8_connect_options options = {
+        .socket = placement_socket(&run->placement, rank->rank), .job = run->job};
     const struct f8_seal_options seal = {.slots = run->slots, .deadline_ms = DEADLINE_MS};
     if (!went(rank, f8_connect(&options, &rank->client), "f8_connect") ||
         !went(rank, device_memory_open(rank->client, rank->rank, &rank->memory), "the device") ||
-        !went(rank, f8_group_join(rank->client, "dp", rank->rank, run->world, &rank->group),
+        !went(rank, placement_join(&run->placement, rank->client, rank->rank, &rank->group),
             "f8_group_join") ||
         !allocate(rank))
         return false;

@@ -20,6 +20,7 @@ struct tally {
 struct row {
     const char *dir;           /* borrowed: from the command line */
     const char *file;          /* borrowed: from the caller of each_row() */
+    uint32_t hosts;            /* over which what goes through a daemon is spread; 0: one daemon */
     unsigned long line;        /* from 1; 0: the index as a whole */
     char *column[MAX_COLUMNS]; /* borrowed: from each_row(), while its callback runs */
     struct tally *tally;       /* borrowed: from main */

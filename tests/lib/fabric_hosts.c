@@ -98,6 +98,14 @@ void fabric_hosts_await_failed(struct fabric_hosts *hosts, int status)
     }
 }
 
+void fabric_hosts_await_lost(struct fabric_hosts *hosts)
+{
+    fabric_hosts_await(hosts);
+    for (uint32_t i = 0; i < hosts->num; i++)
+        ck_assert_msg(hosts->host[i].status == F8_EIO || hosts->host[i].status == F8_ECONN,
+            "host %u failed with %d: %s", i, hosts->host[i].status, hosts->host[i].reason.text);
+}
+
 /* ---- beginning and end ---- */
 
 void fabric_hosts_ask_open(

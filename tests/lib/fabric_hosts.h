@@ -59,6 +59,8 @@ void fabric_hosts_await_done(struct fabric_hosts *hosts);
 
 /* Each host has failed, with this status, or any if it is F8_OK. */
 void fabric_hosts_await_failed(struct fabric_hosts *hosts, int status);
+/* The same, because helpers died, or lost those that did. */
+void fabric_hosts_await_lost(struct fabric_hosts *hosts);
 
 /* Closes all, lets the loop run out, and looks that no helper is left. */
 void fabric_hosts_close(struct fabric_hosts *hosts);

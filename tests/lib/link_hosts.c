@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Other hosts in the world of the links' explorer: there are none. No group there has been given a
+ * unique id, so that none has a struct hosts, and the rooms call nothing of this but hosts_release,
+ * with NULL. How hosts come together has its own tests.
+ */
+#include <stdlib.h>
+
+#include "daemon/collective_hosts.h"
+
+/* A stand-in for a function that is called of groups over several hosts only. */
+#define NEVER(type, name, ...)                                                                     \
+    type name(__VA_ARGS__)                                                                         \
+    {                                                                                              \
+        abort();                                                                                   \
+    }
+
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+void hosts_release(struct hosts *hosts)
+{
+    if (hosts)
+        abort();
+}
+
+NEVER(int, hosts_new, struct collective *collective, const struct collective_span *span,
+    struct hosts **ret_hosts)
+NEVER(void, hosts_release_bucket, struct hosts *hosts, uint32_t bucket)
+NEVER(void, hosts_quiet, struct hosts *hosts)
+NEVER(void, hosts_next_era, struct hosts *hosts)
+NEVER(void, hosts_entered, struct hosts *hosts, const struct member *member)
+NEVER(bool, hosts_has_here, const struct hosts *hosts, uint32_t rank)
+NEVER(const char *, hosts_name_of, const struct hosts *hosts, const struct member *member)
+NEVER(void, hosts_serve, struct hosts *hosts)
+
+NEVER(void, hosts_tell_asked, struct hosts *hosts, const struct member *member,
+    const struct round_request *request)
+NEVER(void, hosts_tell_changed, struct hosts *hosts, const struct member *member, uint32_t first,
+    uint32_t count)
+NEVER(void, hosts_tell_gone, struct hosts *hosts, const struct member *member, bool died)
+NEVER(void, hosts_tell_broke, struct hosts *hosts, int status, const struct reason *cause)
+NEVER(void, hosts_tell_amax, struct hosts *hosts, uint32_t bucket, const uint32_t *amaxes,
+    uint32_t count)
+
+NEVER(int, hosts_prepare_seal, struct hosts *hosts, const struct member *member,
+    struct reason *reason)
+NEVER(int, hosts_seat_lists, struct hosts *hosts, struct reason *reason)
+NEVER(int, hosts_compare_lists, struct hosts *hosts, const struct weight_list *list,
+    struct reason *reason)
+NEVER(int, hosts_reserve_versions, struct hosts *hosts)
+
+NEVER(void, engine_prepare, struct hosts *hosts)
+NEVER(void, engine_reserved, struct hosts *hosts, int status)
+NEVER(void, engine_reduce, struct hosts *hosts)
+NEVER(void, engine_exchange, struct hosts *hosts)
+NEVER(uint64_t, engine_fails_at, const struct hosts *hosts)
+NEVER(void, engine_fail, struct hosts *hosts)
+NEVER(bool, engine_has_mapped, const struct hosts *hosts, const struct arena *arena)
+NEVER(void, engine_forget_arena, struct hosts *hosts)
