@@ -108,10 +108,6 @@ __attribute__((noreturn)) static void become(
         _exit(127);
     }
     set_arguments(daemon, options, arguments, name, sizeof(name));
-    /* NCCL, too, is to take it for a host: it refuses the GPU of another daemon of the same one. */
-    if (options->interface != NULL) {
-        (void)setenv("NCCL_HOSTID", name, 1);
-    }
     execv(options->program, (char **)arguments);
     fprintf(stderr, "cannot run %s: %s\n", options->program, strerror(errno));
     _exit(127);
