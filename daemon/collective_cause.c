@@ -27,6 +27,14 @@ char *collective_describe(
     return buffer;
 }
 
+const char *collective_who(const struct member *member, char buffer[COLLECTIVE_WHO])
+{
+    const struct hosts *hosts = member->group->collective->hosts;
+    (void)snprintf(buffer, COLLECTIVE_WHO, "rank %u (pid %u%s%.64s)", member->rank, member->pid,
+        member->far ? " on host " : "", member->far ? hosts_name_of(hosts, member) : "");
+    return buffer;
+}
+
 /* "rank 1 (pid 4711)", "rank 1 (pid 4711, not re-joined)", or "rank 1 (not there)". */
 static void append_rank(struct reason *reason, const struct group *group, uint32_t rank)
 {

@@ -85,10 +85,16 @@ int hosts_compare_lists(struct hosts *hosts, const struct weight_list *list, str
         if (!far->far)
             continue;
         struct weights_party a = {.list = list, .rank = here->rank, .pid = here->pid};
-        struct weights_party b = {.list = far->list, .rank = r, .pid = far->pid};
-        status = weights_compare(&a, &b, reason);
+        struct weights_party b = {
+            .list = far->list, .rank = r, .pid = far->pid, .host = hosts_name_of(hosts, far)};
+        status = weights_compare_parts(&a, &b, reason);
     }
     return status;
+}
+
+struct weight_list *hosts_common_list(const struct hosts *hosts, struct weight_list *list)
+{
+    return hosts->here == 0 ? list : hosts->all[0].list;
 }
 
 int hosts_reserve_versions(struct hosts *hosts)

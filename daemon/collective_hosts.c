@@ -48,16 +48,6 @@ const char *hosts_name_of(const struct hosts *hosts, const struct member *member
     return table[member->far_host].name;
 }
 
-bool hosts_has_here(const struct hosts *hosts, uint32_t rank)
-{
-    uint32_t num_hosts;
-    const struct world_host *here = &world_hosts(hosts->world, &num_hosts)[hosts->here];
-    for (uint32_t i = 0; i < here->num_ranks; i++)
-        if (here->ranks[i].rank == rank)
-            return true;
-    return false;
-}
-
 void hosts_break(struct hosts *hosts, int status)
 {
     struct collective *collective = hosts->collective;
@@ -197,6 +187,9 @@ static void finish(struct hosts *hosts, int status, const struct reason *reason)
 {
     struct collective *collective = hosts->collective;
     hosts->over = *reason;
+    /* What runs here may still come to the engine, where it would wait for them. */
+    for (uint32_t h = 0; h < hosts->num_hosts; h++)
+        hosts->all[h].lost = h != hosts->here;
     if (hosts_formed(hosts) && world_root(hosts->world) < hosts->num_hosts) {
         uint32_t num_hosts;
         append_ranks(

@@ -139,8 +139,6 @@ void hosts_next_era(struct hosts *hosts);
 void hosts_entered(struct hosts *hosts, const struct member *member);
 /* Breaks the group for a reason that the other hosts know too. */
 void hosts_break(struct hosts *hosts, int status);
-/* Whether the rank is one of this host's in the world. */
-bool hosts_has_here(const struct hosts *hosts, uint32_t rank);
 /* "gpu-07", of a far member. */
 const char *hosts_name_of(const struct hosts *hosts, const struct member *member);
 /* Collectives that have ended well since the seal, plus one for the seal itself. */
@@ -188,6 +186,11 @@ int hosts_prepare_seal(struct hosts *hosts, const struct member *member, struct 
 int hosts_seat_lists(struct hosts *hosts, struct reason *reason);
 /* The lists of an amax group, which the hosts have made, are the same as `list`. F8_EMISMATCH. */
 int hosts_compare_lists(struct hosts *hosts, const struct weight_list *list, struct reason *reason);
+/*
+ * Of such lists the one that all hosts take, rank 0's: hosts have different parts of a weight, and
+ * a stored state tells its shape. Borrowed: from the hosts, or `list`.
+ */
+struct weight_list *hosts_common_list(const struct hosts *hosts, struct weight_list *list);
 /* The newest state that a host has stored, which all continue; NULL: none has any. F8_EMISMATCH. */
 int hosts_newest_values(struct hosts *hosts, const struct weight_list *list, const uint8_t *own,
     const uint8_t **ret_values, struct reason *reason);

@@ -75,7 +75,7 @@ static int check_others(const struct group *group, uint32_t rank, bool again,
         return reason_set(reason, F8_EMISMATCH,
             "rank %u says that group %s has %u ranks on this host where rank %u (pid %u) says %u",
             rank, group->name, span->local_ranks, other->rank, other->pid, hosts->local_ranks);
-    if (!hosts->world && count == hosts->local_ranks)
+    if (!hosts_formed(hosts) && count == hosts->local_ranks)
         return reason_set(reason, F8_ELIMIT,
             "rank %u is one more than the %u ranks that group %s has on this host, as its ranks "
             "say",
@@ -83,7 +83,8 @@ static int check_others(const struct group *group, uint32_t rank, bool again,
     return F8_OK;
 }
 
-/* A rank that comes to hosts that have met must be one of those that this host has reported. */
+/* A rank that comes to hosts that meet, or have met, must be one of those that this host has
+ * reported. */
 static int check_place(const struct group *group, uint32_t rank, struct reason *reason)
 {
     const struct hosts *hosts = group->collective->hosts;
@@ -91,10 +92,10 @@ static int check_place(const struct group *group, uint32_t rank, struct reason *
         return reason_set(reason, F8_EORDER,
             "group %.100s needs a new unique id (f8_group_rejoin_hosts): %.380s", group->name,
             hosts->over.text);
-    if (hosts && hosts_formed(hosts) && !hosts_has_here(hosts, rank))
+    if (hosts && hosts->world && !world_has_here(hosts->world, rank))
         return reason_set(reason, F8_EEXIST,
-            "rank %u of group %s is on another host, until it has a new unique id", rank,
-            group->name);
+            "rank %u of group %s is %s, until it has a new unique id", rank, group->name,
+            hosts_formed(hosts) ? "on another host" : "none of those that meet from this host");
     return F8_OK;
 }
 

@@ -265,6 +265,9 @@ const struct backend_task *collective_early_task(
 void collective_forget_early(struct collective *collective, uint32_t bucket);
 
 /* collective_cause.c */
+/* "rank 1 (pid 4711)", "rank 1 (pid 4711 on host b)": in the buffer, which it returns. */
+#define COLLECTIVE_WHO 128
+const char *collective_who(const struct member *member, char buffer[COLLECTIVE_WHO]);
 void collective_broken(void *context, const struct round_cause *cause);
 int collective_check_versions(
     struct collective *collective, uint32_t first, uint32_t count, struct run_weight *weights);

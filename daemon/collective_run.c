@@ -307,6 +307,17 @@ static void after_amaxes(struct collective *collective)
         begin_cast(collective);
 }
 
+/*
+ * Whether hosts meet in a reduction. What moves the state always does, even if there is nothing to
+ * reduce: a host that begins it alone, as others break, would have another state than they.
+ */
+static bool must_reduce(const struct collective *collective)
+{
+    enum round_kind kind = collective->run.round.kind;
+    return collective->hosts && (kind == ROUND_SYNC || kind == ROUND_INVALIDATE ||
+                                    collective_count_amaxes(collective) > 0);
+}
+
 /* The next batch of the phase, or the first of the next phase; no tasks: the phase is over. */
 static void next_batch(struct collective *collective)
 {
@@ -314,7 +325,7 @@ static void next_batch(struct collective *collective)
     (void)collective_fill_batch(collective);
     if (run->work.num_tasks > 0 || run->phase == RUN_CAST)
         return;
-    if (collective->hosts && collective_count_amaxes(collective) > 0)
+    if (must_reduce(collective))
         run->phase = RUN_REDUCE;
     else
         after_amaxes(collective);

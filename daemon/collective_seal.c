@@ -29,38 +29,45 @@ static char *describe_state(const struct member_seal *seal, char *buffer, size_t
 
 static int compare_states(const struct member *a, const struct member *b, struct reason *reason)
 {
-    char of_a[80], of_b[80];
+    char of_a[80], of_b[80], who_a[COLLECTIVE_WHO], who_b[COLLECTIVE_WHO];
     describe_state(&a->seal, of_a, sizeof(of_a));
     describe_state(&b->seal, of_b, sizeof(of_b));
     if (strcmp(of_a, of_b) == 0)
         return F8_OK;
-    return reason_set(reason, F8_EMISMATCH,
-        "rank %u (pid %u) sealed with %s where rank %u (pid %u) did with %s", b->rank, b->pid, of_b,
-        a->rank, a->pid, of_a);
+    return reason_set(reason, F8_EMISMATCH, "%s sealed with %s where %s did with %s",
+        collective_who(b, who_b), of_b, collective_who(a, who_a), of_a);
 }
 
 static int compare_options(const struct member *a, const struct member *b, struct reason *reason)
 {
     const struct member_seal *x = &a->seal, *y = &b->seal;
+    char who_a[COLLECTIVE_WHO], who_b[COLLECTIVE_WHO];
     if (x->slots != y->slots)
-        return reason_set(reason, F8_EMISMATCH,
-            "rank %u (pid %u) sealed with %u slots where rank %u (pid %u) gave %u", b->rank, b->pid,
-            y->slots, a->rank, a->pid, x->slots);
+        return reason_set(reason, F8_EMISMATCH, "%s sealed with %u slots where %s gave %u",
+            collective_who(b, who_b), y->slots, collective_who(a, who_a), x->slots);
     if (x->poison != y->poison)
-        return reason_set(reason, F8_EMISMATCH,
-            "rank %u (pid %u) sealed %s poison where rank %u (pid %u) sealed %s", b->rank, b->pid,
-            y->poison ? "with" : "without", a->rank, a->pid, x->poison ? "with" : "without");
+        return reason_set(reason, F8_EMISMATCH, "%s sealed %s poison where %s sealed %s",
+            collective_who(b, who_b), y->poison ? "with" : "without", collective_who(a, who_a),
+            x->poison ? "with" : "without");
     return compare_states(a, b, reason);
+}
+
+static struct weights_party party(const struct member *member)
+{
+    return (struct weights_party){.list = member->list,
+        .rank = member->rank,
+        .pid = member->pid,
+        .host = member->far ? hosts_name_of(member->group->collective->hosts, member) : NULL};
 }
 
 static int compare_members(const struct group *group, struct reason *reason)
 {
     const struct member *first = group_member_of(group, 0);
-    struct weights_party a = {.list = first->list, .rank = 0, .pid = first->pid};
+    struct weights_party a = party(first);
     int status = weights_check_complete(first->list, reason);
     for (uint32_t r = 1; r < group->world_size && status == F8_OK; r++) {
         const struct member *other = group_member_of(group, r);
-        struct weights_party b = {.list = other->list, .rank = r, .pid = other->pid};
+        struct weights_party b = party(other);
         status = weights_compare(&a, &b, reason);
         if (status == F8_OK)
             status = compare_options(first, other, reason);
@@ -321,10 +328,12 @@ static int start_amax_seal(struct collective *collective)
         return status;
     if (collective->hosts)
         status = hosts_compare_lists(collective->hosts, list, &collective->refusal);
+    struct weight_list *common =
+        collective->hosts ? hosts_common_list(collective->hosts, list) : list;
     if (status == F8_OK)
-        status = collective_check_state(collective, list);
+        status = collective_check_state(collective, common);
     if (status == F8_OK)
-        status = adopt_list(collective, list);
+        status = adopt_list(collective, common);
     weights_unref(list);
     if (status < 0)
         return status;

@@ -103,13 +103,6 @@ static int check_source(
     return F8_OK;
 }
 
-static bool same_scaling(const struct weight *a, const struct weight *b)
-{
-    return a->dtype == b->dtype && a->flavour == b->flavour && a->format == b->format &&
-           a->power_of_two == b->power_of_two && a->history_length == b->history_length &&
-           a->history_algorithm == b->history_algorithm;
-}
-
 /* Compares a rank's weights with those of the first; the first difference is named. */
 static int compare_rank(const struct group *group, uint32_t rank, struct reason *reason)
 {
@@ -123,7 +116,7 @@ static int compare_rank(const struct group *group, uint32_t rank, struct reason 
                 "(pid %u) has %.80s (bucket %.60s)",
                 group->name, rank, other->pid, y->name, walk_bucket(&b), first->rank, first->pid,
                 x->name, walk_bucket(&a));
-        if (!same_scaling(x, y))
+        if (!weight_same_scaling(x, y))
             return reason_set(reason, F8_EMISMATCH,
                 "amax group %s: rank %u (pid %u) registered weight %s with another type, flavour, "
                 "format or history than rank %u (pid %u)",

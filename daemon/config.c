@@ -96,7 +96,7 @@ static const struct setting settings[] = {
     {"heartbeat", "MILLISECONDS", "between the hosts of a group (default: 1000)", KIND_MS,
         AT(heartbeat_ms), 10, 60000},
     {"host-timeout", "MILLISECONDS", "after which a silent host is lost (default: 10000)", KIND_MS,
-        AT(host_timeout_ms), 20, 1 << 30},
+        AT(host_timeout_ms), 40, 1 << 30},
     {"max-worlds", "N", "groups over several hosts that form here at once (default: 64)",
         KIND_COUNT, AT(max_worlds), 1, 1 << 16},
 };
@@ -407,9 +407,9 @@ int config_parse(int argc, char **argv, struct config *ret_config, enum config_a
         status = read_environment(&config, reason);
     if (status == F8_OK)
         status = read_flags(argc, argv, &config, &action, reason);
-    if (status == F8_OK && config.host_timeout_ms < 2 * config.heartbeat_ms)
+    if (status == F8_OK && config.host_timeout_ms < 4 * config.heartbeat_ms)
         status = reason_set(reason, F8_EINVAL,
-            "--host-timeout %" PRIu64 " is less than two heartbeats of %" PRIu64 " ms",
+            "--host-timeout %" PRIu64 " is less than four heartbeats of %" PRIu64 " ms",
             config.host_timeout_ms, config.heartbeat_ms);
     if (status == F8_OK && action == CONFIG_RUN && config.socket[0] == '\0')
         status = default_socket(&config, reason);

@@ -101,6 +101,7 @@ static void fill_status(struct page *page)
     info->memory_limit = config->memory_per_uid;
     info->backend = (char *)context->collective.backend->ops->name;
     inspect_devices(page, info);
+    inspect_place(page, info);
     page->reply->status = info;
 }
 

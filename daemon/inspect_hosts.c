@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What operators see of groups over several hosts: the hosts, and what moves bytes between them. On
- * the loop; as inspect.c.
+ * What operators see of groups over several hosts: the hosts, where they reach this one, and what
+ * moves bytes between them. On the loop; as inspect.c.
  */
 #include "daemon/inspect_private.h"
 #include "daemon/world.h"
@@ -41,6 +41,21 @@ void inspect_hosts(struct page *page, const struct group *group)
     for (uint32_t h = 0; h < num_hosts && !page->full; h++)
         if (inspect_wants_row(page))
             add_host(page, group, world, h);
+}
+
+void inspect_place(struct page *page, F8__StatusInfo *info)
+{
+    struct world_place *place = inspect_grab(page, sizeof(*place));
+    struct reason *reason = inspect_grab(page, sizeof(*reason));
+    const struct config *config = registry_config(page->session->context->registry);
+    if (!place || !reason)
+        return;
+    if (world_place(config, place, reason) < 0) {
+        info->hosts_reason = reason->text;
+        return;
+    }
+    info->hosts_interface = place->interface;
+    info->hosts_address = place->address;
 }
 
 void inspect_group_hosts(const struct group *group, F8__GroupInfo *info)

@@ -36,8 +36,12 @@ void inspect_put_row(struct page *page, void *message, void ***list, size_t *cou
 bool inspect_wants_row(struct page *page);
 uint64_t inspect_now(const struct page *page);
 
-/* The hosts that a group spans, and what moves its bytes between them: inspect_hosts.c. */
+/*
+ * The hosts that a group spans, where others reach this one, and what moves a group's bytes
+ * between them: inspect_hosts.c.
+ */
 void inspect_hosts(struct page *page, const struct group *group);
+void inspect_place(struct page *page, F8__StatusInfo *info);
 void inspect_group_hosts(const struct group *group, F8__GroupInfo *info);
 
 /* On which devices the group is, and how these exchange bytes. False: the page is full. */

@@ -106,12 +106,20 @@ struct weights_party {
     const struct weight_list *list; /* borrowed */
     uint32_t rank;
     uint32_t pid;
+    const char *host; /* borrowed; NULL: this one */
 };
 
 /* F8_OK if both lists are the same; else F8_EMISMATCH, and the reason names the first difference.
  */
 int weights_compare(
     const struct weights_party *a, const struct weights_party *b, struct reason *reason);
+
+/* The same of weights of which each side has a part: their shapes may differ. */
+int weights_compare_parts(
+    const struct weights_party *a, const struct weights_party *b, struct reason *reason);
+
+/* Whether one scale can be that of both. */
+bool weight_same_scaling(const struct weight *a, const struct weight *b);
 
 /* How a group's arena is laid out: slots first, then the places of the buckets that own one. */
 struct weights_layout {

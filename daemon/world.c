@@ -368,6 +368,14 @@ const struct world_host *world_hosts(const struct world *world, uint32_t *ret_nu
     return world->hosts;
 }
 
+bool world_has_here(const struct world *world, uint32_t rank)
+{
+    for (uint32_t i = 0; i < world->num_ranks; i++)
+        if (world->ranks[i].rank == rank)
+            return true;
+    return false;
+}
+
 uint32_t world_here(const struct world *world)
 {
     return world->here;

@@ -93,6 +93,18 @@ void worlds_free(struct worlds *worlds);
 int world_unique_id(
     struct worlds *worlds, uint8_t ret_id[F8_PROTO_UNIQUE_ID_SIZE], struct reason *reason);
 
+/* Where the hosts of worlds reach this one. */
+struct world_place {
+    char interface[16]; /* "eth0" */
+    char address[64];   /* "10.0.0.1", "fe80::1%eth0" */
+};
+
+/*
+ * Where a unique id that was made now would say: of this configuration, and of the interfaces that
+ * the host has now. F8_EINVAL names an interface that is not there; F8_EIO.
+ */
+int world_place(const struct config *config, struct world_place *ret, struct reason *reason);
+
 /*
  * Takes part, also where this daemon is the root. F8_EINVAL: these bytes are no unique id;
  * F8_EIO, F8_ENOMEM. What goes wrong later comes through `ended`.
@@ -107,6 +119,9 @@ void *world_owner(const struct world *world);
 const struct world_host *world_hosts(const struct world *world, uint32_t *ret_num_hosts);
 uint32_t world_here(const struct world *world);
 uint32_t world_root(const struct world *world);
+
+/* Whether the rank is one of those that this host takes part with; also before it has formed. */
+bool world_has_here(const struct world *world, uint32_t rank);
 
 /* Of the control connections of this host, in bytes. */
 void world_traffic(const struct world *world, uint64_t *ret_sent, uint64_t *ret_received);

@@ -273,7 +273,6 @@ void world_form_join(struct world_member *member, const F8__WorldJoin *join)
     }
     member->joined = true;
     member->own = join->daemon == root->worlds->daemon;
-    root->num_unjoined--;
     root->num_joined++;
     world_link_settle(member->link);
     world_link_count(member->link, member->own ? NULL : &root->traffic);

@@ -109,6 +109,17 @@ int world_interface_choose(
     return best == UINT32_MAX ? refuse(config, family, reason) : F8_OK;
 }
 
+int world_place(const struct config *config, struct world_place *ret, struct reason *reason)
+{
+    struct world_interface chosen;
+    int status = world_interface_choose(config, AF_UNSPEC, &chosen, reason);
+    if (status < 0)
+        return status;
+    (void)snprintf(ret->interface, sizeof(ret->interface), "%s", chosen.name);
+    world_address_text(&chosen.address, false, ret->address);
+    return F8_OK;
+}
+
 uint32_t world_interface_index(const char *name)
 {
     return if_nametoindex(name);

@@ -4,8 +4,8 @@
  * anything else is looked at; then frames, bounded queues, and the detection of ends that are
  * silent. Knows nothing of ranks. Called by root and host, on the loop.
  *
- * Silence is counted in heartbeats of our own, not by the clock: a daemon that was stopped itself
- * must not take all others for lost when it goes on.
+ * Silence is counted from one of our own heartbeats to the next, each for little more than it
+ * should last: a daemon that was stopped itself must not take all others for lost when it goes on.
  */
 #include "daemon/world_link.h"
 
@@ -89,28 +89,34 @@ static void lose_unproved(struct world_link *link)
 
 /* ---- heartbeats ---- */
 
-static bool is_over(const struct world_link *link, uint64_t beats)
+static bool is_over(const struct world_link *link, uint64_t ms)
 {
-    return beats * link->worlds->config->heartbeat_ms >= link->worlds->config->host_timeout_ms;
+    return ms >= link->worlds->config->host_timeout_ms;
+}
+
+/* Since the last beat; of a long stop of our own only as much as a busy machine explains. */
+static uint64_t since_last_beat(struct world_link *link)
+{
+    uint64_t now = uv_now(link->worlds->loop), passed = now - link->beat_at;
+    uint64_t most = link->worlds->config->heartbeat_ms * 3 / 2;
+    link->beat_at = now;
+    return passed < most ? passed : most;
 }
 
 /* Nothing is heard of whom we do not read. */
-static void count_silence(struct world_link *link)
+static void count_silence(struct world_link *link, uint64_t passed)
 {
-    if (link->heard || link->paused)
-        link->silent = 0;
-    else
-        link->silent++;
+    link->silent_ms = link->heard || link->paused ? 0 : link->silent_ms + passed;
     link->heard = false;
 }
 
 /* The root's end only: a host's may have to wait for the root, which waits for others. */
-static void count_stall(struct world_link *link)
+static void count_stall(struct world_link *link, uint64_t passed)
 {
     size_t waiting = uv_stream_get_write_queue_size((const uv_stream_t *)&link->tcp);
     uint64_t taken = link->queued - waiting;
     bool stalls = link->accepted && waiting > 0 && taken == link->taken;
-    link->stalled = stalls ? link->stalled + 1 : 0;
+    link->stalled_ms = stalls ? link->stalled_ms + passed : 0;
     link->taken = taken;
 }
 
@@ -118,12 +124,13 @@ static void beat(struct world_link *link)
 {
     struct reason reason;
     double seconds = (double)link->worlds->config->host_timeout_ms / 1000;
-    count_silence(link);
-    count_stall(link);
-    if (is_over(link, link->silent)) {
+    uint64_t passed = since_last_beat(link);
+    count_silence(link, passed);
+    count_stall(link, passed);
+    if (is_over(link, link->silent_ms)) {
         (void)reason_set(&reason, F8_EDEADLINE, "nothing was heard of it for %g s", seconds);
         link_lose(link, F8_EDEADLINE, &reason);
-    } else if (is_over(link, link->stalled)) {
+    } else if (is_over(link, link->stalled_ms)) {
         (void)reason_set(&reason, F8_EDEADLINE, "it took nothing of %zu waiting bytes for %g s",
             uv_stream_get_write_queue_size((const uv_stream_t *)&link->tcp), seconds);
         link_lose(link, F8_EDEADLINE, &reason);
@@ -150,12 +157,13 @@ void world_link_settle(struct world_link *link)
     uint64_t every = link->worlds->config->heartbeat_ms;
     assert(link->state == LINK_OPEN);
     link->settled = true;
+    link->beat_at = uv_now(link->worlds->loop);
     (void)uv_timer_start(&link->timer, on_timer, every, every);
 }
 
 uint64_t world_link_silent_ms(const struct world_link *link)
 {
-    return link->silent * link->worlds->config->heartbeat_ms;
+    return link->silent_ms;
 }
 
 /* ---- sending ---- */

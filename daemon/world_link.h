@@ -45,8 +45,8 @@ struct world_link {
     size_t fixed_size, fixed_used;
     struct world_frame *frame; /* owned: that comes in; NULL: its head is not there */
     size_t frame_size;
-    uint64_t silent, stalled; /* heartbeats */
-    uint64_t queued, taken;   /* bytes: given to us; of these to the kernel, at the last beat */
+    uint64_t silent_ms, stalled_ms, beat_at;
+    uint64_t queued, taken; /* bytes: given to us; of these to the kernel, at the last beat */
 };
 
 /* Its owner hears of it, unless it has closed the link already, and must forget it. */

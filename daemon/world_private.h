@@ -26,7 +26,8 @@
 #define WORLD_ADDRESS_SIZE 64 /* of an address as text */
 #define WORLD_PROOF_MS     5000
 #define WORLD_FLUSH_MS     5000 /* for the last words of a connection */
-#define WORLD_MAX_UNPROVED 256  /* connections of a root that have not joined yet */
+#define WORLD_MAX_UNPROVED 256  /* connections of a root without a proof yet */
+#define WORLD_SPARE_MS     1000 /* how long one of these may not be dropped for another */
 #define WORLD_SCRATCH_SIZE 65536
 
 struct world_root;
@@ -192,7 +193,7 @@ void world_link_pause(struct world_link *link, bool pause);
 /* Counts from now on here; NULL: nowhere. */
 void world_link_count(struct world_link *link, struct world_traffic *traffic);
 
-/* Heartbeats since the last sign of life, in ms. */
+/* Since the last sign of life, as of the last heartbeat. */
 uint64_t world_link_silent_ms(const struct world_link *link);
 
 /* Sends what waits and then `last` (NULL: nothing), for a limited time; frees itself. */
@@ -207,8 +208,9 @@ struct world_member {
     struct world_link *link; /* owned until it is closed or lost */
     char name[65];
     char address[WORLD_ADDRESS_SIZE];
-    bool joined, own; /* own: this daemon's */
-    uint32_t host;    /* once formed */
+    uint64_t came_ms;         /* loop time */
+    bool proved, joined, own; /* own: this daemon's */
+    uint32_t host;            /* once formed */
     uint32_t num_ranks;
     uint32_t *ranks; /* owned: its ranks, then as many pids; NULL before it has joined */
 };
@@ -223,12 +225,13 @@ struct world_root {
     uint64_t began_ms, ends_ms;   /* loop time; when forming is over */
     struct world_member *members; /* owned: a list, the oldest first */
     struct world_member *last;
-    uint32_t num_unjoined, num_joined;
+    uint32_t num_unproved, num_joined;
     /* From the first that joins on: */
     char *group; /* owned */
     uint32_t world_size, num_claimed;
     struct world_member **claimed; /* owned array, by rank; borrowed pointers, NULL: missing */
     bool formed, ended;
+    bool waits;  /* a connection is not taken yet: there are too many without a proof */
     bool paused; /* nobody is read: one has much to take */
     uint32_t num_hosts;
     struct world_member **hosts;  /* owned array, by number; NULL: gone */

@@ -9,9 +9,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define BACKLOG 1024
+#define BACKLOG 4096 /* the kernel may allow less */
 
 static const struct world_link_listener of_members;
+
+static void accept_waiting(struct world_root *root);
 
 /* ---- its end ---- */
 
@@ -54,7 +56,8 @@ static void free_member(struct world_member *member)
     struct world_root *root = member->root;
     *(member->previous ? &member->previous->next : &root->members) = member->next;
     *(member->next ? &member->next->previous : &root->last) = member->previous;
-    *(member->joined ? &root->num_joined : &root->num_unjoined) -= 1;
+    root->num_unproved -= !member->proved;
+    root->num_joined -= member->joined;
     if (member->joined && root->formed)
         root->hosts[member->host] = NULL;
     free(member->ranks);
@@ -67,7 +70,7 @@ void world_root_formed(struct world_root *root)
     for (struct world_member *member = root->members; member; member = next) {
         next = member->next;
         if (!member->joined)
-            world_root_drop(member, NULL);
+            world_root_drop(member, world_frame_end(F8_EEXIST, "all ranks of it are there"));
     }
     stop_listening(root);
     (void)uv_timer_stop(&root->deadline);
@@ -184,6 +187,7 @@ static struct world_frame *heartbeat_frame(const struct world_root *root)
 static void on_beat(uv_timer_t *timer)
 {
     struct world_frame *frame = heartbeat_frame(timer->data);
+    accept_waiting(timer->data);
     if (frame)
         world_root_send(timer->data, NULL, frame);
 }
@@ -229,6 +233,7 @@ static void remove_member(
         if (!root->members)
             close_root(root);
     }
+    accept_waiting(root);
     world_roots_review(root->worlds);
 }
 
@@ -273,10 +278,13 @@ static void on_data(struct world_link *link, uint32_t tag, struct world_frame *f
     world_root_send(member->root, member, world_frame_keep(frame));
 }
 
-/* Nothing is said until it has: its Join comes. */
+/* Its Join comes next. */
 static void on_proved(struct world_link *link)
 {
-    (void)link;
+    struct world_member *member = world_link_owner(link);
+    member->proved = true;
+    member->root->num_unproved--;
+    accept_waiting(member->root);
 }
 
 static const struct world_link_listener of_members = {
@@ -287,16 +295,24 @@ static const struct world_link_listener of_members = {
     .lost = on_lost,
 };
 
-static void drop_oldest_unjoined(struct world_root *root)
+/*
+ * Of those that have not proved the token the oldest goes for a new one, but not at once: many
+ * hosts may come at the same time, and wait in the kernel then. False: there is none to drop.
+ */
+static bool drop_oldest_unproved(struct world_root *root)
 {
+    uint64_t now = uv_now(root->worlds->loop);
     struct world_member *member = root->members;
-    while (member->joined)
+    while (member->proved)
         member = member->next;
-    if (log_allows(&root->worlds->refused, uv_now(root->worlds->loop)))
+    if (now - member->came_ms < WORLD_SPARE_MS)
+        return false;
+    if (log_allows(&root->worlds->refused, now))
         log_warning("dropped a connection from %s to a world that forms: more than %d have not "
-                    "joined yet",
+                    "proved its unique id yet",
             member->address, WORLD_MAX_UNPROVED);
     world_root_drop(member, NULL);
+    return true;
 }
 
 static void append_member(struct world_root *root, struct world_member *member)
@@ -304,27 +320,45 @@ static void append_member(struct world_root *root, struct world_member *member)
     member->previous = root->last;
     *(root->last ? &root->last->next : &root->members) = member;
     root->last = member;
-    root->num_unjoined++;
+    root->num_unproved++;
 }
 
-static void on_connection(uv_stream_t *listener, int status)
+static void accept_one(struct world_root *root)
 {
-    struct world_root *root = listener->data;
-    struct world_member *member = status < 0 ? NULL : calloc(1, sizeof(*member));
+    struct world_member *member = calloc(1, sizeof(*member));
     if (!member)
-        return;
+        return; /* it waits, and with it those that come after it */
     struct world_link_options options = {.listener = &of_members, .owner = member, .id = &root->id};
     struct sockaddr_storage address;
     member->root = root;
-    if (world_link_accept(root->worlds, listener, &options, &member->link) < 0) {
+    member->came_ms = uv_now(root->worlds->loop);
+    root->waits = false;
+    if (world_link_accept(root->worlds, (uv_stream_t *)&root->listener, &options, &member->link) <
+        0) {
         free(member);
         return;
     }
     if (world_link_address(member->link, false, &address) == F8_OK)
         world_address_text(&address, true, member->address);
     append_member(root, member);
-    if (root->num_unjoined > WORLD_MAX_UNPROVED)
-        drop_oldest_unjoined(root);
+}
+
+static void accept_waiting(struct world_root *root)
+{
+    if (!root->waits || root->formed || root->ended)
+        return;
+    if (root->num_unproved < WORLD_MAX_UNPROVED || drop_oldest_unproved(root))
+        accept_one(root);
+}
+
+/* libuv looks for no further one until this one is accepted. */
+static void on_connection(uv_stream_t *listener, int status)
+{
+    struct world_root *root = listener->data;
+    if (status < 0)
+        return;
+    root->waits = true;
+    accept_waiting(root);
 }
 
 /* ---- its beginning ---- */

@@ -11,12 +11,21 @@ endif()
 add_library(test_program STATIC lib/program.c)
 target_link_libraries(test_program PUBLIC test_daemon PkgConfig::JANSSON f8proto)
 
-foreach(suite test_bench test_bench_modes test_bench_faults test_ctl_live)
+foreach(suite test_bench test_bench_modes test_bench_faults test_ctl_live test_ctl_peer
+        test_unique_id)
     f8_add_test(${suite} SOURCES system/${suite}.c LIBS test_program)
     set_tests_properties(${suite} PROPERTIES LABELS "bench;system")
 endforeach()
 target_compile_definitions(test_bench PRIVATE WAYS_STEP=${WAYS_STEP})
 target_compile_definitions(test_bench_modes PRIVATE WAYS_STEP=${WAYS_STEP})
+
+# Over hosts, where there is an engine for them.
+if(TARGET f8gather-gloo)
+    f8_add_test(test_bench_hosts SOURCES system/test_bench_hosts.c lib/proc.c
+        LIBS test_program f8bench_network)
+    add_dependencies(test_bench_hosts f8gather-gloo)
+    set_tests_properties(test_bench_hosts PROPERTIES LABELS "bench;system;hosts")
+endif()
 
 # The checker must not be able to share a defect with what it checks.
 add_test(NAME bench_links_no_kernels COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system/no_kernels.sh

@@ -5,3 +5,11 @@ f8_add_test(test_hosts_faults LABEL hosts SOURCES system/test_hosts_faults.c lib
 if(TARGET f8gather-gloo)
     add_dependencies(test_hosts_faults f8gather-gloo)
 endif()
+
+# The daemon's rooms of several hosts in one process, over worlds and fabrics that the test delivers:
+# its objects come first, so that the daemon's own are not needed.
+f8_add_test(test_hosts_explore LABEL hosts SOURCES test_hosts_explore.c lib/hosts_model.c
+    lib/fake_world.c lib/fake_fabric.c LIBS rooms)
+
+# Ranks that come to a host that they are not of; on loopback.
+f8_add_test(test_hosts_join LABEL hosts SOURCES system/test_hosts_join.c LIBS test_daemon)

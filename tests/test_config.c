@@ -55,6 +55,12 @@ static const struct {
     {"--deadline", "F8GATHERD_DEADLINE", "14", 14000, "0", "1073741825", AT(deadline_ms)},
     {"--slow", "F8GATHERD_SLOW", "15", 15000, "0", "1073741825", AT(slow_ms)},
     {"--cuda-limit", "F8GATHERD_CUDA_LIMIT", "16", 16000, "0", "1073741825", AT(cuda_limit_ms)},
+    {"--world-deadline", "F8GATHERD_WORLD_DEADLINE", "17", 17000, "0", "1073741825",
+        AT(world_deadline_ms)},
+    {"--heartbeat", "F8GATHERD_HEARTBEAT", "250", 250, "9", "60001", AT(heartbeat_ms)},
+    {"--host-timeout", "F8GATHERD_HOST_TIMEOUT", "4500", 4500, "39", "1073741825",
+        AT(host_timeout_ms)},
+    {"--max-worlds", "F8GATHERD_MAX_WORLDS", "18", 18, "0", "65537", AT(max_worlds)},
 };
 
 #define NUM_NUMBERS ((int)(sizeof(numbers) / sizeof(numbers[0])))
@@ -79,6 +85,8 @@ static void clear_environment(void)
     (void)unsetenv("F8GATHERD_LOG_LEVEL");
     (void)unsetenv("F8GATHERD_ADMIN_GROUP");
     (void)unsetenv("F8GATHERD_CUDA");
+    (void)unsetenv("F8GATHERD_SOCKET_IFNAME");
+    (void)unsetenv("F8_SOCKET_IFNAME");
     (void)unsetenv("XDG_RUNTIME_DIR");
 }
 
@@ -213,6 +221,47 @@ START_TEST(cuda)
     ck_assert_int_eq(config.cuda, CONFIG_CUDA_AUTO);
     ck_assert_int_eq(parse("--cuda", "yes"), F8_EINVAL);
     assert_has("--cuda: yes is not auto, off or require");
+}
+END_TEST
+
+START_TEST(other_hosts)
+{
+    char name[66];
+    assert_ok(parse(NULL, NULL));
+    ck_assert_str_eq(config.socket_ifname, "");
+    ck_assert_str_eq(config.host_name, "");
+    ck_assert_int_eq(config.socket_family, CONFIG_FAMILY_ANY);
+    ck_assert_uint_eq(config.world_deadline_ms, 300000);
+    assert_ok(parse("--socket-family", "ipv6"));
+    ck_assert_int_eq(config.socket_family, CONFIG_FAMILY_IPV6);
+    ck_assert_int_eq(parse("--socket-family", "ipv5"), F8_EINVAL);
+    assert_has("--socket-family: ipv5 is not ipv4, ipv6 or any");
+    assert_ok(parse("--host-name", "node-7"));
+    ck_assert_str_eq(config.host_name, "node-7");
+    ck_assert_int_eq(parse("--host-name", "a\nb"), F8_EINVAL);
+    memset(name, 'n', sizeof(name));
+    name[65] = '\0';
+    ck_assert_int_eq(parse("--host-name", name), F8_EINVAL);
+    assert_has("has 65 bytes, allowed are 1 to 64");
+    ck_assert_int_eq(parse("--host-timeout", "3999"), F8_EINVAL);
+    assert_has("--host-timeout 3999 is less than four heartbeats of 1000 ms");
+}
+END_TEST
+
+/* The variable of all tools, then our own, then the flag. */
+START_TEST(interfaces)
+{
+    ck_assert_int_eq(setenv("F8_SOCKET_IFNAME", "^docker,lo", 1), 0);
+    assert_ok(parse(NULL, NULL));
+    ck_assert_str_eq(config.socket_ifname, "^docker,lo");
+    ck_assert_int_eq(setenv("F8GATHERD_SOCKET_IFNAME", "ib", 1), 0);
+    assert_ok(parse(NULL, NULL));
+    ck_assert_str_eq(config.socket_ifname, "ib");
+    assert_ok(parse("--socket-ifname", "=eth1"));
+    ck_assert_str_eq(config.socket_ifname, "=eth1");
+    ck_assert_int_eq(setenv("F8_SOCKET_IFNAME", "a\033b", 1), 0);
+    ck_assert_int_eq(parse(NULL, NULL), F8_EINVAL);
+    assert_has("F8_SOCKET_IFNAME: the name ");
 }
 END_TEST
 
@@ -360,6 +409,8 @@ static void add_all(TCase *tcase)
     tcase_add_test(tcase, units_are_for_bytes_only);
     tcase_add_test(tcase, levels);
     tcase_add_test(tcase, cuda);
+    tcase_add_test(tcase, other_hosts);
+    tcase_add_test(tcase, interfaces);
     tcase_add_test(tcase, admin_group);
     tcase_add_test(tcase, socket_paths);
     tcase_add_test(tcase, unknown_flags_are_named);

@@ -88,6 +88,21 @@ START_TEST(status_counts_all)
 }
 END_TEST
 
+START_TEST(status_shows_where_hosts_reach_this_one)
+{
+    (void)strcpy(rooms.config.socket_ifname, "=lo");
+    const F8__StatusInfo *info = look(F8__VIEW__STATUS, "", "", 0)->status;
+    ck_assert_str_eq(info->hosts_interface, "lo");
+    ck_assert_str_eq(info->hosts_address, "127.0.0.1");
+    ck_assert_str_eq(info->hosts_reason, "");
+    (void)strcpy(rooms.config.socket_ifname, "=nothing0");
+    info = look(F8__VIEW__STATUS, "", "", 0)->status;
+    ck_assert_str_eq(info->hosts_interface, "");
+    ck_assert_str_eq(info->hosts_address, "");
+    ck_assert_ptr_nonnull(strstr(info->hosts_reason, "--socket-ifname =nothing0"));
+}
+END_TEST
+
 START_TEST(nothing_is_seen_of_nothing)
 {
     for (int view = F8__VIEW__JOBS; view <= F8__VIEW__ROUNDS; view++) {
@@ -255,6 +270,7 @@ static void add_all(TCase *tcase)
 {
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, status_counts_all);
+    tcase_add_test(tcase, status_shows_where_hosts_reach_this_one);
     tcase_add_test(tcase, nothing_is_seen_of_nothing);
     tcase_add_test(tcase, jobs_are_shown_with_their_uid);
     tcase_add_test(tcase, groups_show_their_state);

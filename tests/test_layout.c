@@ -176,6 +176,9 @@ START_TEST(hosts_exchange_what_they_do_not_have)
             uint32_t host = layout_host(&options, rank);
             ck_assert_uint_le(layout_first_rank(&options, host), rank);
             ck_assert_uint_gt(layout_first_rank(&options, host + 1), rank);
+            uint32_t group = layout_place(&options, rank).group;
+            ck_assert_uint_lt(
+                layout_local_index(&options, rank), layout_local_ranks(&options, group, host));
         }
         for (uint32_t host = 0; host < options.hosts; host++) {
             uint32_t ranks = 0;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "tests/lib/patience.h"
+#include "tests/lib/suite.h"
 #include "tests/lib/worlds.h"
 
 static const int families[] = {AF_INET, AF_INET6};
@@ -282,9 +283,8 @@ START_TEST(several_worlds_at_once)
 }
 END_TEST
 
-static Suite *world_suite(void)
+int main(void)
 {
-    Suite *suite = suite_create("world");
     TCase *tcase = tcase_create("world");
     tcase_set_timeout(tcase, 4 * PATIENCE_S);
     tcase_add_checked_fixture(tcase, worlds_set_up, worlds_tear_down);
@@ -298,15 +298,5 @@ static Suite *world_suite(void)
     tcase_add_loop_test(tcase, leaving_is_in_order, 0, 3);
     tcase_add_test(tcase, an_ending_root_daemon_ends_the_world);
     tcase_add_test(tcase, several_worlds_at_once);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-int main(void)
-{
-    SRunner *runner = srunner_create(world_suite());
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("world", tcase);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/lib/patience.h"
+#include "tests/lib/suite.h"
 #include "tests/lib/world_peer.h"
 #include "tests/lib/worlds.h"
 
@@ -107,9 +108,8 @@ START_TEST(a_world_that_never_fills_names_who_is_missing)
     host_join_ok(&root, id, 9, 0, 2);
     host_join_ok(&other, id, 9, 3, 1);
     worlds_await(root.ended && other.ended);
-    assert_refused(&root, F8_EDEADLINE,
-        "world of group job/g: 6 of 9 ranks missing after 0.4 s: "
-        "ranks 2, 4-8; there are host ");
+    assert_refused(&root, F8_EDEADLINE, "world of group job/g: 6 of 9 ranks missing after ");
+    ck_assert_ptr_nonnull(strstr(root.reason.text, " s: ranks 2, 4-8; there are host "));
     assert_refused(&other, F8_EDEADLINE, "host alpha (127.0.0.1:");
     ck_assert_ptr_nonnull(strstr(other.reason.text, ": ranks 0, 1)"));
     ck_assert_ptr_nonnull(strstr(other.reason.text, "host beta (127.0.0.1:"));
@@ -198,7 +198,7 @@ START_TEST(a_root_that_does_not_answer)
     worlds_other_stopped = true;
     host_join_within(&right, id, 2, 1, 1, 500);
     worlds_await(right.ended);
-    assert_refused(&right, F8_EDEADLINE, "was not reached in 0.5 s and");
+    assert_refused(&right, F8_EDEADLINE, "was not reached in ");
     host_down(&right);
     host_down(&root);
 }
@@ -307,7 +307,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("world_form");
     TCase *tcase = tcase_create("world_form");
     tcase_set_timeout(tcase, 4 * PATIENCE_S);
     tcase_add_checked_fixture(tcase, worlds_set_up, worlds_tear_down);
@@ -323,10 +322,5 @@ int main(void)
     tcase_add_test(tcase, interfaces_that_are_not_there);
     tcase_add_loop_test(tcase, interfaces_are_chosen_by_name, 0, COUNT(choices));
     tcase_add_test(tcase, ids_keep_what_they_say);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("world_form", tcase);
 }

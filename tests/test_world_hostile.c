@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/lib/patience.h"
+#include "tests/lib/suite.h"
 #include "tests/lib/world_peer.h"
 #include "tests/lib/worlds.h"
 
@@ -80,7 +81,7 @@ START_TEST(port_scans_are_nothing)
             (void)peer_send(&peer, "GET / HTTP/1.0\r\n\r\n", 18);
         peer_close(&peer);
     }
-    worlds_await(root.worlds->roots->num_unjoined == 0);
+    worlds_await(root.worlds->roots->num_unproved == 0);
 }
 END_TEST
 
@@ -93,7 +94,7 @@ START_TEST(idle_connections_are_dropped)
         worlds_turn();
     }
     ck_assert(peer_is_closed(&idle[0]));
-    ck_assert_uint_le(root.worlds->roots->num_unjoined, WORLD_MAX_UNPROVED);
+    ck_assert_uint_le(root.worlds->roots->num_unproved, WORLD_MAX_UNPROVED);
     host_join_ok(&other, id, 2, 1, 1);
     worlds_await(root.formed && other.formed);
     for (int n = 0; n < 300; n++) { /* those that are left go when the world has formed */
@@ -104,6 +105,32 @@ START_TEST(idle_connections_are_dropped)
     worlds_await(root.lost);
     host_leave(&root);
     other.formed = root.formed = root.lost = 0;
+    host_unique_id(&root, id);
+    host_join_ok(&root, id, 2, 0, 1);
+}
+END_TEST
+
+/* Whoever has proved the token has its place, whatever crowd comes after it. */
+START_TEST(a_crowd_drops_nobody_who_has_proved)
+{
+    static struct peer crowd[WORLD_MAX_UNPROVED + 10];
+    struct peer peer;
+    peer_open(&peer, id);
+    peer_prove(&peer);
+    for (size_t n = 0; n < sizeof(crowd) / sizeof(crowd[0]); n++)
+        peer_open(&crowd[n], id);
+    worlds_await(root.worlds->roots->num_unproved == WORLD_MAX_UNPROVED);
+    peer_join(&peer, 2, 1);
+    F8__WorldMessage *table = peer_receive(&peer);
+    ck_assert_ptr_nonnull(table);
+    ck_assert_int_eq(table->body_case, F8__WORLD_MESSAGE__BODY_TABLE);
+    f8__world_message__free_unpacked(table, NULL);
+    for (size_t n = 0; n < sizeof(crowd) / sizeof(crowd[0]); n++)
+        peer_close(&crowd[n]);
+    peer_close(&peer);
+    worlds_await(root.lost);
+    host_leave(&root);
+    root.formed = root.lost = 0;
     host_unique_id(&root, id);
     host_join_ok(&root, id, 2, 0, 1);
 }
@@ -266,7 +293,7 @@ START_TEST(garbage_after_the_proof)
         worlds_turn();
         peer_close(&peer);
     }
-    worlds_await(root.worlds->roots->num_unjoined == 0);
+    worlds_await(root.worlds->roots->num_unproved == 0);
     ck_assert_uint_eq(root.worlds->roots->num_joined, 1);
 }
 END_TEST
@@ -392,13 +419,13 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("world_hostile");
     TCase *tcase = tcase_create("world_hostile");
     tcase_set_timeout(tcase, 4 * PATIENCE_S);
     tcase_add_checked_fixture(tcase, begin, finish);
     tcase_add_test(tcase, garbage_is_refused);
     tcase_add_test(tcase, port_scans_are_nothing);
     tcase_add_test(tcase, idle_connections_are_dropped);
+    tcase_add_test(tcase, a_crowd_drops_nobody_who_has_proved);
     tcase_add_test(tcase, an_idle_connection_ends);
     tcase_add_test(tcase, a_proved_connection_must_join);
     tcase_add_test(tcase, a_wrong_token_is_refused);
@@ -410,10 +437,5 @@ int main(void)
     tcase_add_loop_test(tcase, an_impostor_is_no_root, 0, COUNT(impostors));
     tcase_add_loop_test(tcase, a_wrong_table_is_refused, 0, 2);
     tcase_add_test(tcase, a_dropped_host_tries_again);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("world_hostile", tcase);
 }

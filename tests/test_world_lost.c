@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/lib/patience.h"
+#include "tests/lib/suite.h"
 #include "tests/lib/world_peer.h"
 #include "tests/lib/worlds.h"
 
@@ -269,7 +270,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("world_lost");
     TCase *tcase = tcase_create("world_lost");
     tcase_set_timeout(tcase, 4 * PATIENCE_S);
     tcase_add_checked_fixture(tcase, worlds_set_up, worlds_tear_down);
@@ -283,10 +283,5 @@ int main(void)
     tcase_add_test(tcase, a_root_that_wakes_up_knows_that_it_slept);
     tcase_add_test(tcase, a_host_that_lies_is_lost);
     tcase_add_test(tcase, nothing_comes_after_goodbye);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite("world_lost", tcase);
 }

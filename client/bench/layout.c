@@ -135,6 +135,18 @@ uint32_t layout_local_ranks(const struct options *options, uint32_t group, uint3
     return count;
 }
 
+uint32_t layout_local_index(const struct options *options, uint32_t rank)
+{
+    uint32_t group = layout_place(options, rank).group;
+    uint32_t index = 0;
+
+    for (uint32_t other = layout_first_rank(options, layout_host(options, rank)); other < rank;
+         other++) {
+        index += layout_place(options, other).group == group;
+    }
+    return index;
+}
+
 /* What a rank has to give of all weights, as it is gathered. */
 static uint64_t gathered_bytes(
     const struct options *options, const struct model *model, const struct place *place)

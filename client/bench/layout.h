@@ -56,6 +56,9 @@ uint32_t layout_first_rank(const struct options *options, uint32_t host);
 /* How many ranks of a gather group are on a host. */
 uint32_t layout_local_ranks(const struct options *options, uint32_t group, uint32_t host);
 
+/* Which of those a rank is. */
+uint32_t layout_local_index(const struct options *options, uint32_t rank);
+
 /*
  * Bytes, without padding and scales, that one host must send another in a step: of each gather
  * group that has ranks on both, what its ranks here have to give.

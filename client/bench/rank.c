@@ -167,11 +167,11 @@ static int release(struct rank *rank, uint32_t step, uint32_t bucket)
                : rank_fail(rank, status, "release", rank->run->model->buckets[bucket].name);
 }
 
-/* The ranks of a gather group take turns; those that do not check wait, so that no memory changes
- * under it. */
+/* The ranks of a gather group that share a host, and so what was gathered, take turns; those that
+ * do not check wait, so that no memory changes under it. */
 static int check(struct rank *rank, uint32_t step, uint32_t bucket)
 {
-    bool mine = (bucket + step) % layout_world_size(rank->run->options) == rank->place.shard;
+    bool mine = (bucket + step) % rank->turns == rank->turn;
     int result = 0;
 
     rank_barrier(rank);
@@ -295,8 +295,12 @@ int rank_main(const struct run *run, uint32_t number)
         .place = layout_place(run->options, number),
         .index = index,
         .host = layout_host(run->options, number),
+        .turn = layout_local_index(run->options, number),
         .result = &run->shared->ranks[index]};
-    int result = rank_open(&rank);
+    int result;
+
+    rank.turns = layout_local_ranks(run->options, rank.place.group, rank.host);
+    result = rank_open(&rank);
 
     if (result == 0) {
         shared_start(run->shared);

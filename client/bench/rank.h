@@ -53,6 +53,7 @@ struct rank {
     struct place place;
     uint32_t index; /* among the ranks of all jobs */
     uint32_t host;
+    uint32_t turn, turns;        /* its turn to check, among its group's ranks on this host */
     struct yardstick *yardstick; /* owned; NULL: there are no hosts */
     char group_name[64];
     struct shared_rank *result;  /* borrowed: from run->shared */

@@ -33,11 +33,12 @@ ALARM(status_has_failed, F8__StatusInfo, r->failed_rounds > 0)
 
 static const struct table_column status_list[] = {LEFT("version", status_version),
     LEFT("pid", status_pid), LEFT("up", status_uptime), LEFT("socket", status_socket),
-    LEFT("backend", status_backend), LEFT("cuda", status_cuda), LEFT("kernels", status_kernels),
-    LEFT("threads", status_threads), LEFT("connections", status_connections),
-    LEFT("jobs", status_jobs), LEFT("groups", status_groups), LEFT("weights", status_weights),
-    LEFT("regions", status_regions), LEFT("arenas", status_arenas),
-    LEFT("limit a user", status_limit), LEFT("gathers", status_gathers),
+    LEFT("backend", status_backend), LEFT("cuda", status_cuda), LEFT("hosts", status_hosts),
+    LEFT("kernels", status_kernels), LEFT("threads", status_threads),
+    LEFT("connections", status_connections), LEFT("jobs", status_jobs),
+    LEFT("groups", status_groups), LEFT("weights", status_weights), LEFT("regions", status_regions),
+    LEFT("arenas", status_arenas), LEFT("limit a user", status_limit),
+    LEFT("gathers", status_gathers),
     LEFT_ALARMING("failed rounds", status_failed, status_has_failed)};
 COLUMNS(columns_status, status_list);
 

@@ -11,6 +11,23 @@
 
 #include "client/ctl/columns_private.h"
 
+/* ---- status ---- */
+
+/* "by eth0 (10.0.0.1)"; daemons of before groups over hosts say nothing. */
+void status_hosts(const void *row, char *cell)
+{
+    const F8__StatusInfo *status = row;
+
+    if (status->hosts_interface[0] != '\0') {
+        snprintf(
+            cell, TABLE_MAX_CELL, "by %s (%s)", status->hosts_interface, status->hosts_address);
+    } else if (status->hosts_reason[0] != '\0') {
+        snprintf(cell, TABLE_MAX_CELL, "cannot be reached: %s", status->hosts_reason);
+    } else {
+        strcpy(cell, "-");
+    }
+}
+
 /* ---- groups ---- */
 
 void group_hosts(const void *row, char *cell)

@@ -6,6 +6,9 @@
 #ifndef F8CTL_COLUMNS_HOSTS_H
 #define F8CTL_COLUMNS_HOSTS_H
 
+/* Of an F8__StatusInfo: where other hosts reach this one, or why they cannot. */
+void status_hosts(const void *row, char *cell);
+
 /* Of an F8__GroupInfo. */
 void group_hosts(const void *row, char *cell);
 void group_engine(const void *row, char *cell);

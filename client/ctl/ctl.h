@@ -37,21 +37,25 @@ struct ctl {
     bool uid_given;
     uint32_t uid;
     uint32_t top, last; /* 0: all */
+    const char *peer; /* of doctor; NULL: none */
     int timeout_ms;
-    struct channel *channel; /* owned: by main */
+    bool timeout_given;
+    struct channel *channel; /* owned: by main; NULL while a CTL_ALONE has opened none */
 };
 
-/* Flags that only some commands take. */
+/* Flags that only some commands take, and whether main connects for them. */
 enum ctl_takes {
     CTL_TAKES_LAST = 1,
     CTL_TAKES_FORCE = 2,
     CTL_TAKES_UID = 4,
+    CTL_TAKES_PEER = 8,
+    CTL_ALONE = 16, /* it connects by itself, if at all */
 };
 
 /*
  * X(name, "ARGUMENTS" or NULL, &columns that --sort may name or NULL, what it takes, "help"): the
- * commands. Each is command_NAME of views.c, history.c or transfer.c, takes the connected ctl,
- * prints, and returns an exit status.
+ * commands. Each is command_NAME of views.c, history.c, transfer.c or doctor.c, takes the
+ * connected ctl, prints, and returns an exit status.
  */
 #define CTL_COMMANDS(X)                                                                            \
     X(status, NULL, NULL, 0, "what the daemon is, and what it holds")                              \
@@ -69,6 +73,8 @@ enum ctl_takes {
         "write the scaling state of a group, as of its last sync")                                 \
     X(import, "JOB GROUP FILE", NULL, CTL_TAKES_UID,                                               \
         "store such a state, for a group that will continue it")                                   \
+    X(doctor, NULL, NULL, CTL_TAKES_PEER | CTL_ALONE,                                              \
+        "tests the way to another host: --peer HOST, or both daemons: --peer new")                 \
     X(ping, NULL, NULL, 0, "whether the daemon answers, and how fast")                             \
     X(version, NULL, NULL, 0, "the versions of f8ctl and of the daemon")
 
@@ -78,6 +84,14 @@ int command_unique_id(struct ctl *ctl);
 #define CTL_DECLARE(name, arguments, columns, takes, help) int command_##name(struct ctl *ctl);
 CTL_COMMANDS(CTL_DECLARE)
 #undef CTL_DECLARE
+
+/*
+ * Digits of a unique id, and back: 0, or -1 after standard error has said what is wrong with the
+ * text.
+ */
+#define CTL_ID_DIGITS (2 * F8_PROTO_UNIQUE_ID_SIZE)
+void ctl_id_text(const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], char digits[CTL_ID_DIGITS + 1]);
+int ctl_id_parse(const char *text, uint8_t ret_id[F8_PROTO_UNIQUE_ID_SIZE]);
 
 /* Tells on standard error why a call on the channel failed; the exit status for it. */
 int ctl_failed(int status);

@@ -27,7 +27,9 @@
     X(LAST, "last", "N", "history: only the last N syncs")                                         \
     X(UID, "uid", "UID", "export, import: whose job it is (default: your own)")                    \
     X(FORCE, "force", NULL, "export: replace FILE if it is there")                                 \
-    X(TIMEOUT, "timeout", "SECONDS", "how long to wait for an answer (default 10)")                \
+    X(PEER, "peer", "HOST",                                                                        \
+        "doctor: a name or address; or new, or the id that new printed on the other host")         \
+    X(TIMEOUT, "timeout", "SECONDS", "how long to wait for an answer (default 10; a peer's: 300)") \
     X(JSON, "json", NULL, "print one JSON object")                                                 \
     X(HELP, "help", NULL, "print this")                                                            \
     X(VERSION, "version", NULL, "print the version of f8ctl")
@@ -87,8 +89,9 @@ static void print_help(void)
     OPTION_LIST(OPTION_HELP)
 #undef OPTION_HELP
     printf("\nColumns are named as in the list's heading, in any case, with '-' for spaces.\n"
-           "\nExit status: 0 all is well; 1 the daemon refused, there is no such weight, or FILE\n"
-           "cannot be read or written; 2 wrong usage; 3 no daemon answers (the sockets tried are\n"
+           "\nExit status: 0 all is well; 1 the daemon refused, there is no such weight, FILE\n"
+           "cannot be read or written, or the doctor found a fault; 2 wrong usage; 3 no daemon "
+           "answers (the sockets tried are\n"
            "named). f8ctl never starts a daemon.\n");
 }
 
@@ -103,6 +106,7 @@ static int take_timeout(const char *text, struct ctl *ctl)
         return -1;
     }
     ctl->timeout_ms = (int)ceil(seconds * 1000);
+    ctl->timeout_given = true;
     return 0;
 }
 
@@ -162,6 +166,9 @@ static int take_option(int id, char **argv, struct ctl *ctl)
         return 0;
     case OPTION_NAME:
         ctl->name = optarg;
+        return 0;
+    case OPTION_PEER:
+        ctl->peer = optarg;
         return 0;
     case OPTION_TIMEOUT:
         return take_timeout(optarg, ctl);
@@ -239,7 +246,8 @@ static int check_flags(const struct command *command, const struct ctl *ctl)
         {"top", ctl->top > 0, command->sortable != NULL},
         {"last", ctl->last > 0, command->takes & CTL_TAKES_LAST},
         {"force", ctl->force, command->takes & CTL_TAKES_FORCE},
-        {"uid", ctl->uid_given, command->takes & CTL_TAKES_UID}};
+        {"uid", ctl->uid_given, command->takes & CTL_TAKES_UID},
+        {"peer", ctl->peer != NULL, command->takes & CTL_TAKES_PEER}};
 
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
         if (flags[i].given && !flags[i].taken) {
@@ -293,9 +301,11 @@ static const struct command *take_command(int argc, char **argv, struct ctl *ctl
 static int run(struct ctl *ctl, const struct command *command)
 {
     struct channel_options options = {.socket = ctl->socket, .role = F8__ROLE__ADMIN};
-    int status = channel_open(&options, &ctl->channel);
-    int result;
+    int result, status = F8_OK;
 
+    if (!(command->takes & CTL_ALONE)) {
+        status = channel_open(&options, &ctl->channel);
+    }
     if (status != F8_OK) {
         return ctl_failed(status);
     }

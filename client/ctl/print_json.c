@@ -102,6 +102,14 @@ static void add_cuda(json_t *object, const F8__StatusInfo *s)
     json_object_set_new(object, "devices", devices);
 }
 
+/* By which interface other hosts are reached, or why by none; null: the daemon knows of no hosts */
+static void add_place(json_t *object, const F8__StatusInfo *s)
+{
+    json_object_set_new(object, "hosts_interface", text_of(s->hosts_interface));
+    json_object_set_new(object, "hosts_address", text_of(s->hosts_address));
+    json_object_set_new(object, "no_hosts", text_of(s->hosts_reason));
+}
+
 json_t *json_of_status(const void *row)
 {
     const F8__StatusInfo *s = row;
@@ -116,6 +124,7 @@ json_t *json_of_status(const void *row)
 
     if (object != NULL) {
         add_cuda(object, s);
+        add_place(object, s);
     }
     return object;
 }
@@ -288,8 +297,8 @@ json_t *json_of_round(const void *row)
 
 int json_print(struct ctl *ctl, const char *key, json_t *value)
 {
-    json_t *object =
-        json_pack("{s:s, s:s}", "schema", CTL_SCHEMA, "socket", channel_socket(ctl->channel));
+    json_t *object = json_pack("{s:s, s:s?}", "schema", CTL_SCHEMA, "socket",
+        ctl->channel != NULL ? channel_socket(ctl->channel) : NULL);
     int result = -1;
 
     if (object != NULL && json_object_set_new(object, key, value) == 0) {

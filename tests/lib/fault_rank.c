@@ -27,6 +27,7 @@ struct rank {
     bool sealed, fresh;
     bool precomputes; /* in this generation, where gathers find their scales else */
     uint64_t syncs;
+    int64_t deadline_ms;
     const char *call; /* the last: a literal */
     char text[1536];  /* why it failed */
 };
@@ -93,7 +94,7 @@ static int seal(struct rank *rank)
     const struct f8_seal_options options = {.slots = 1,
         .state = rank->fresh ? F8_STATE_FRESH : F8_STATE_CONTINUE,
         .syncs = rank->fresh ? 0 : F8_ANY_SYNCS,
-        .deadline_ms = FAULT_SEAL_MS};
+        .deadline_ms = rank->deadline_ms};
     int status = note(rank, f8_seal(rank->group, &options), "f8_seal");
     if (status == F8_OK)
         status = note(rank, f8_syncs(rank->group, &rank->syncs), "f8_syncs");
@@ -130,16 +131,17 @@ static int step(struct rank *rank)
     fault_model_fill(rank->shards, rank->number, rank->crew->ranks, rank->syncs);
     int status = note(rank, f8_changed(rank->group, 0, FAULT_WEIGHTS), "f8_changed");
     if (status == F8_OK && rank->precomputes)
-        status = wait_for(rank, f8_precompute(rank->group, FAULT_STEP_MS, NULL, &ticket), &ticket,
-            "f8_precompute");
+        status = wait_for(rank, f8_precompute(rank->group, rank->deadline_ms, NULL, &ticket),
+            &ticket, "f8_precompute");
     if (status == F8_OK && rank->syncs % 3 == 1)
         status = note(rank, f8_pre_gather(rank->group, 0, NULL), "f8_pre_gather");
     for (uint32_t b = 0; b < FAULT_BUCKETS && status == F8_OK; b++)
-        status = note(rank, f8_gather(rank->group, b, FAULT_STEP_MS, NULL), "f8_gather");
+        status = note(rank, f8_gather(rank->group, b, rank->deadline_ms, NULL), "f8_gather");
     for (uint32_t b = 0; b < FAULT_BUCKETS && status == F8_OK; b++)
         status = use(rank, b);
     if (status == F8_OK)
-        status = wait_for(rank, f8_sync(rank->group, FAULT_STEP_MS, &ticket), &ticket, "f8_sync");
+        status =
+            wait_for(rank, f8_sync(rank->group, rank->deadline_ms, &ticket), &ticket, "f8_sync");
     return status;
 }
 
@@ -185,6 +187,7 @@ static void carry_out(struct rank *rank, const struct fault_order *order)
 {
     int status = F8_OK;
     rank->fresh = order->fresh;
+    rank->deadline_ms = order->deadline_ms;
     if (order->task == FAULT_JOIN)
         status = join(rank, order->id);
     else if (order->task == FAULT_REJOIN)
@@ -196,6 +199,7 @@ static void carry_out(struct rank *rank, const struct fault_order *order)
     report(rank, order->task, status);
     if (order->task != FAULT_RUN || !order->eager || status == F8_OK)
         return;
+    rank->deadline_ms = 0;
     status = rejoin(rank, NULL);
     report(rank, FAULT_REJOIN, status);
     if (status == F8_OK)

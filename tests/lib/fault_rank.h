@@ -17,10 +17,6 @@
 
 #define FAULT_RANKS 8 /* at most, of a crew */
 
-/* Deadlines of a rank's requests. */
-#define FAULT_SEAL_MS 5000
-#define FAULT_STEP_MS 3000
-
 enum fault_task {
     FAULT_JOIN,         /* anew, as a client of its own */
     FAULT_REJOIN,       /* with the hosts that it was on */
@@ -35,6 +31,7 @@ struct fault_order {
     bool fresh;     /* FAULT_RUN: the state of the first seal; the others continue */
     bool eager;     /* FAULT_RUN: after a failure it rejoins at once and runs for `then` steps */
     uint64_t then;
+    int64_t deadline_ms; /* FAULT_RUN: of its requests; 0: the daemon's */
     uint8_t id[F8_UNIQUE_ID_SIZE];
 };
 

@@ -12,10 +12,8 @@
 #include "lib/proc.h"
 #include "lib/test_daemon.h"
 
-#define SCENE_HOSTS          3 /* at most */
-#define SCENE_LOCAL_RANKS    2
-#define SCENE_HOST_TIMEOUT   2000 /* ms */
-#define SCENE_WORLD_DEADLINE 5000
+#define SCENE_HOSTS       3 /* at most */
+#define SCENE_LOCAL_RANKS 2
 
 enum fault_kind {
     FAULT_RANK_KILL,

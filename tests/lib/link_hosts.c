@@ -29,7 +29,7 @@ NEVER(void, hosts_release_bucket, struct hosts *hosts, uint32_t bucket)
 NEVER(void, hosts_quiet, struct hosts *hosts)
 NEVER(void, hosts_next_era, struct hosts *hosts)
 NEVER(void, hosts_entered, struct hosts *hosts, const struct member *member)
-NEVER(bool, hosts_has_here, const struct hosts *hosts, uint32_t rank)
+NEVER(bool, world_has_here, const struct world *world, uint32_t rank)
 NEVER(const char *, hosts_name_of, const struct hosts *hosts, const struct member *member)
 NEVER(void, hosts_serve, struct hosts *hosts)
 
@@ -47,6 +47,7 @@ NEVER(int, hosts_prepare_seal, struct hosts *hosts, const struct member *member,
 NEVER(int, hosts_seat_lists, struct hosts *hosts, struct reason *reason)
 NEVER(int, hosts_compare_lists, struct hosts *hosts, const struct weight_list *list,
     struct reason *reason)
+NEVER(struct weight_list *, hosts_common_list, const struct hosts *hosts, struct weight_list *list)
 NEVER(int, hosts_reserve_versions, struct hosts *hosts)
 
 NEVER(void, engine_prepare, struct hosts *hosts)

@@ -97,6 +97,13 @@ int mesh_rank_note(struct mesh_rank *rank, int status)
     return status;
 }
 
+static int join(struct mesh_rank *rank, const char *name, uint32_t number, uint32_t world_size,
+    const struct f8_hosts *over, struct f8_group **ret_group)
+{
+    return over ? f8_group_join_hosts(rank->client, name, number, world_size, over, ret_group)
+                : f8_group_join(rank->client, name, number, world_size, ret_group);
+}
+
 static int join_groups(struct mesh_rank *rank)
 {
     const struct mesh_plan *plan = &rank->plan;
@@ -117,9 +124,9 @@ static int join_groups(struct mesh_rank *rank)
     }
     if (status == F8_OK)
         status =
-            f8_group_join(rank->client, name, rank->number % plan->dp, plan->dp, &rank->gathers);
+            join(rank, name, rank->number % plan->dp, plan->dp, plan->gathers_over, &rank->gathers);
     if (status == F8_OK)
-        status = f8_group_join(rank->client, mesh, rank->number, plan->dp * plan->tp, &rank->mesh);
+        status = join(rank, mesh, rank->number, plan->dp * plan->tp, plan->mesh_over, &rank->mesh);
     if (status == F8_OK)
         status = device_memory_alloc(
             rank->memory, rank->client, REGION_FLOATS * sizeof(float), &rank->region, &memory);
@@ -160,11 +167,16 @@ int mesh_rank_seal(struct mesh_rank *rank)
     return mesh_rank_note(rank, status);
 }
 
+static int rejoin(struct f8_group *group, const struct f8_hosts *over)
+{
+    return over ? f8_group_rejoin_hosts(group, over) : f8_group_rejoin(group);
+}
+
 int mesh_rank_rejoin(struct mesh_rank *rank)
 {
-    int status = f8_group_rejoin(rank->gathers);
+    int status = rejoin(rank->gathers, rank->plan.gathers_over);
     if (status == F8_OK)
-        status = f8_group_rejoin(rank->mesh);
+        status = rejoin(rank->mesh, rank->plan.mesh_over);
     return mesh_rank_note(rank, status);
 }
 

@@ -27,8 +27,9 @@ struct mesh_plan {
     const char *socket, *job; /* borrowed */
     uint32_t dp, tp;          /* ranks that gather together; parts of the weights */
     enum mesh_mode mode;
-    uint32_t seed;    /* of the values */
-    uint32_t first;   /* step; others count on, with the amaxes of those before */
+    uint32_t seed;  /* of the values */
+    uint32_t first; /* step; others count on, with the amaxes of those before */
+    const struct f8_hosts *gathers_over, *mesh_over; /* borrowed; NULL: that group is on one host */
     uint32_t replica; /* tells apart groups that are otherwise the same, or stages of one client */
 };
 

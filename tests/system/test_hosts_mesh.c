@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Data x tensor parallel meshes over several hosts: whichever of the two goes over the hosts, the
+ * scales follow from the full weights, by each of the ways to make them; and replicas of a sharded
+ * model, on the same hosts or on others, know nothing of one another. Ranks are threads of this
+ * process.
+ */
+#include <check.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/mesh_rank.h"
+#include "lib/suite.h"
+#include "lib/test_hosts.h"
+
+#define MOST_RANKS  8
+#define MOST_GROUPS (MOST_RANKS + 1)
+
+static struct test_hosts hosts;
+static struct mesh_rank ranks[MOST_RANKS];
+static int outcomes[MOST_RANKS];
+static uint8_t ids[MOST_GROUPS][F8_UNIQUE_ID_SIZE];
+static struct f8_hosts gathers_over[MOST_RANKS], mesh_over[MOST_RANKS];
+
+static void start(void)
+{
+    static const char *const arguments[] = {"--linger", "0", NULL};
+    test_hosts_start(&hosts, 2, arguments);
+}
+
+static void stop(void)
+{
+    for (uint32_t r = 0; r < MOST_RANKS; r++)
+        mesh_rank_close(&ranks[r]);
+    test_hosts_stop(&hosts);
+}
+
+typedef int rank_call(struct mesh_rank *rank);
+
+struct errand {
+    rank_call *call;
+    uint32_t rank;
+};
+
+static void *run_errand(void *argument)
+{
+    const struct errand *errand = argument;
+    outcomes[errand->rank] = errand->call(&ranks[errand->rank]);
+    return NULL;
+}
+
+/* Each rank's call on a thread of its own. */
+static void on_all(uint32_t first, uint32_t end, rank_call *call)
+{
+    struct errand errands[MOST_RANKS];
+    pthread_t threads[MOST_RANKS];
+    for (uint32_t r = first; r < end; r++) {
+        errands[r] = (struct errand){call, r};
+        ck_assert_int_eq(pthread_create(&threads[r], NULL, run_errand, &errands[r]), 0);
+    }
+    for (uint32_t r = first; r < end; r++)
+        ck_assert_int_eq(pthread_join(threads[r], NULL), 0);
+}
+
+static void must(uint32_t first, uint32_t end, rank_call *call)
+{
+    on_all(first, end, call);
+    for (uint32_t r = first; r < end; r++)
+        ck_assert_msg(
+            outcomes[r] == F8_OK, "rank %u: %s: %s", r, f8_status_name(outcomes[r]), ranks[r].text);
+}
+
+/* Ids of so many groups, all with host0 as their root. */
+static void make_ids(uint32_t count)
+{
+    const struct f8_connect_options options = {.socket = hosts.daemons[0].socket, .job = "ids"};
+    struct f8_client *client;
+    ck_assert_int_eq(f8_connect(&options, &client), F8_OK);
+    for (uint32_t i = 0; i < count; i++)
+        ck_assert_msg(f8_unique_id(client, ids[i]) == F8_OK, "%s", f8_error_text());
+    f8_close(client);
+}
+
+static void place(uint32_t rank, const struct mesh_plan *plan, uint32_t host)
+{
+    ranks[rank] = (struct mesh_rank){.number = rank, .plan = *plan};
+    ranks[rank].plan.socket = hosts.daemons[host].socket;
+    ranks[rank].plan.job = "run";
+}
+
+static const struct {
+    uint32_t dp, tp;
+    bool tp_over_hosts; /* else dp is; the other one is within each host */
+} shapes[] = {{2, 2, false}, {4, 2, false}, {2, 3, false}, {2, 2, true}, {3, 2, true}};
+
+#define NUM_SHAPES 5
+#define NUM_MODES  3
+
+/* Halves of dp or tp are on either host; groups that one host has whole are its own. */
+static void lay_out(uint32_t dp, uint32_t tp, bool tp_over_hosts, enum mesh_mode mode)
+{
+    make_ids(tp + 1);
+    for (uint32_t r = 0; r < dp * tp; r++) {
+        struct mesh_plan plan = {.dp = dp, .tp = tp, .mode = mode, .seed = 3 + dp + 5 * tp};
+        uint32_t host = tp_over_hosts ? r / dp * 2 / tp : r % dp * 2 / dp;
+        gathers_over[r] = (struct f8_hosts){.id = ids[r / dp], .local_ranks = dp / 2};
+        mesh_over[r] = (struct f8_hosts){.id = ids[tp], .local_ranks = dp * tp / 2};
+        plan.gathers_over = tp_over_hosts ? NULL : &gathers_over[r];
+        plan.mesh_over = &mesh_over[r];
+        place(r, &plan, host);
+    }
+}
+
+/* Until the break of another rank's leaving has come here. */
+static int gather_until_broken(struct mesh_rank *rank)
+{
+    int status = F8_OK;
+    while (status == F8_OK)
+        status = mesh_rank_gather(rank);
+    return status;
+}
+
+/* Rank 0 leaves, and comes back: with new ids where its host had no other rank of the group. */
+static void restart_rank_0(uint32_t all, uint32_t num_ids)
+{
+    mesh_rank_close(&ranks[0]);
+    on_all(1, all, gather_until_broken);
+    if (ranks[0].plan.gathers_over && ranks[0].plan.gathers_over->local_ranks == 1)
+        make_ids(num_ids);
+    for (uint32_t r = 1; r < all; r++)
+        ck_assert_msg(strstr(ranks[r].text, " left"), "rank %u: %s", r, ranks[r].text);
+    must(0, 1, mesh_rank_join);
+    must(1, all, mesh_rank_rejoin);
+}
+
+START_TEST(scales_follow_from_full_weights)
+{
+    uint32_t shape = (uint32_t)_i % NUM_SHAPES, all = shapes[shape].dp * shapes[shape].tp;
+    lay_out(shapes[shape].dp, shapes[shape].tp, shapes[shape].tp_over_hosts,
+        (enum mesh_mode)(_i / NUM_SHAPES));
+    must(0, all, mesh_rank_join);
+    must(0, all, mesh_rank_seal);
+    must(0, all, mesh_rank_steps);
+    for (uint32_t r = 0; r < all; r++)
+        ranks[r].plan.seed++;
+    restart_rank_0(all, shapes[shape].tp + 1);
+    must(0, all, mesh_rank_seal);
+    must(0, all, mesh_rank_steps);
+}
+END_TEST
+
+/* Two replicas of two ranks each: either both over both hosts, or each on a host of its own. */
+START_TEST(replicas_take_no_part)
+{
+    bool over_hosts = _i % 2 == 0;
+    make_ids(4);
+    for (uint32_t r = 0; r < 4; r++) {
+        uint32_t replica = r / 2;
+        struct mesh_plan plan = {.dp = 2,
+            .tp = 1,
+            .mode = (enum mesh_mode)(_i / 2),
+            .seed = replica,
+            .replica = replica + 1};
+        gathers_over[r] = (struct f8_hosts){.id = ids[2 * replica], .local_ranks = 1};
+        mesh_over[r] = (struct f8_hosts){.id = ids[2 * replica + 1], .local_ranks = 1};
+        plan.gathers_over = over_hosts ? &gathers_over[r] : NULL;
+        plan.mesh_over = over_hosts ? &mesh_over[r] : NULL;
+        place(r, &plan, over_hosts ? r % 2 : replica);
+        ranks[r].number = r % 2;
+    }
+    must(0, 4, mesh_rank_join);
+    must(0, 2, mesh_rank_seal); /* neither waits for the other */
+    must(0, 2, mesh_rank_steps);
+    must(2, 4, mesh_rank_seal);
+    for (uint32_t r = 0; r < 2; r++)
+        ranks[r].plan.first = MESH_STEPS;
+    must(0, 4, mesh_rank_steps);
+    mesh_rank_close(&ranks[0]);
+    for (uint32_t r = 2; r < 4; r++)
+        ranks[r].plan.first = MESH_STEPS;
+    must(2, 4, mesh_rank_steps);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *cases = tcase_create("hosts_mesh");
+    if (!test_hosts_possible())
+        return TEST_HOSTS_SKIP;
+    tcase_add_checked_fixture(cases, start, stop);
+    tcase_add_loop_test(cases, scales_follow_from_full_weights, 0, NUM_SHAPES * NUM_MODES);
+    tcase_add_loop_test(cases, replicas_take_no_part, 0, 2 * NUM_MODES);
+    return run_suite("hosts_mesh", cases);
+}
