@@ -26,6 +26,13 @@ static enum landed_kind kind_of(const struct collective *collective, uint32_t we
     return reduces ? LANDED_IN_GATHER : LANDED_NOTHING;
 }
 
+/* For results to land: over hosts, whose devices wait for one another, by the round's deadline. */
+static uint64_t patience(const struct collective *collective)
+{
+    return collective->hosts ? engine_patience(collective->hosts)
+                             : collective->context->config->deadline_ms;
+}
+
 /* The last work of a round: its done event, and a landing of all that it found. */
 static int add_landing(struct collective *collective)
 {
@@ -41,7 +48,7 @@ static int add_landing(struct collective *collective)
     struct backend_landing *landing = &landed->landing;
     landing->first = run->first;
     landing->count = run->count;
-    landing->deadline_ms = collective->context->config->deadline_ms;
+    landing->deadline_ms = patience(collective);
     device->steps.landing = landing;
     device->steps.wants_done = true;
     return F8_OK;
@@ -85,7 +92,7 @@ static void add_wait(struct collective *collective)
     struct device_run *device = collective->device;
     device->landing.first = collective->run.first;
     device->landing.count = collective->run.count;
-    device->landing.deadline_ms = collective->context->config->deadline_ms;
+    device->landing.deadline_ms = patience(collective);
     device->steps.landing = &device->landing;
 }
 

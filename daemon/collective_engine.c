@@ -84,8 +84,7 @@ void engine_go_on(struct hosts *hosts)
         collective_fail(collective, hosts->engine.failure);
 }
 
-/* What is left of the deadline of the seal or round that runs. */
-static uint64_t patience(const struct hosts *hosts)
+uint64_t engine_patience(const struct hosts *hosts)
 {
     struct round_head head;
     uint64_t now = uv_now(hosts->context->loop);
@@ -187,8 +186,8 @@ static void open_engine(struct hosts *hosts)
     };
     drop(&hosts->engine);
     hosts->engine.step = ENGINE_OPENS;
-    int status = fabric_open(
-        hosts->context->loop, &shape, patience(hosts), &hosts->engine.fabric, &collective->refusal);
+    int status = fabric_open(hosts->context->loop, &shape, engine_patience(hosts),
+        &hosts->engine.fabric, &collective->refusal);
     if (status < 0)
         engine_abort(hosts, status);
 }
@@ -222,7 +221,7 @@ static void connect_engine(struct hosts *hosts)
         addresses[h] = (struct fabric_bytes){
             .data = hosts->all[h].address, .size = hosts->all[h].address_size};
     hosts->engine.step = ENGINE_CONNECTS;
-    fabric_connect(hosts->engine.fabric, addresses, patience(hosts));
+    fabric_connect(hosts->engine.fabric, addresses, engine_patience(hosts));
     free(addresses);
 }
 
@@ -250,7 +249,7 @@ static void agree(struct hosts *hosts)
     if (hosts->engine.on_devices)
         comm_reduce(hosts, 0);
     else
-        fabric_reduce(hosts->engine.fabric, hosts->era, NULL, 0, patience(hosts));
+        fabric_reduce(hosts->engine.fabric, hosts->era, NULL, 0, engine_patience(hosts));
 }
 
 /* A number for these connections, from what only their ends know. */
@@ -289,7 +288,7 @@ void engine_reserved(struct hosts *hosts, int status)
         agree(hosts);
     } else {
         engine->step = ENGINE_MAPS;
-        fabric_map(engine->fabric, arena->fd, arena->size, patience(hosts));
+        fabric_map(engine->fabric, arena->fd, arena->size, engine_patience(hosts));
     }
     collective_settle(hosts->collective);
 }
@@ -354,7 +353,7 @@ void engine_reduce(struct hosts *hosts)
     if (engine->on_devices)
         comm_reduce(hosts, count);
     else
-        fabric_reduce(engine->fabric, tag_of(hosts), engine->amaxes, count, patience(hosts));
+        fabric_reduce(engine->fabric, tag_of(hosts), engine->amaxes, count, engine_patience(hosts));
 }
 
 /* Puts a span at the end; one that goes on from the last becomes part of it. */
@@ -414,7 +413,7 @@ void engine_exchange(struct hosts *hosts)
     if (status < 0)
         no_memory(hosts);
     else
-        fabric_exchange(engine->fabric, engine->spans, count, patience(hosts));
+        fabric_exchange(engine->fabric, engine->spans, count, engine_patience(hosts));
 }
 
 /* ---- what the helper answers ---- */

@@ -213,6 +213,7 @@ static void fill(struct cuda *cuda, struct cuda_arena *arena, struct cuda_comman
     record->landing = landing;
     record->command = landing->landed ? NULL : command;
     record->begin_ms = cuda_now_ms();
+    record->has_grace = false;
     record->has_ended = record->is_delivered = false;
     record->parts_left = arena->base.num_devices + 1; /* the last one is the device thread's own */
     record->num_ready = steps->num_ready < LANDING_READY ? steps->num_ready : LANDING_READY;
