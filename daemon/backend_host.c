@@ -388,7 +388,7 @@ static void host_cancel(struct backend *backend, struct backend_work *work)
 static void run_reserve(uv_work_t *request)
 {
     struct backend_reserve *reserve = request->data;
-    int (*make)(uint64_t size, struct arena **ret_arena, struct reason *reason) =
+    int (*make)(uint64_t size, struct arena * *ret_arena, struct reason * reason) =
         reserve->unsealed ? arena_reserve : arena_create;
     reserve->status = make(reserve->size, &reserve->arena, &reserve->reason);
 }

@@ -153,7 +153,9 @@ static void explain(
 static void tell_hosts(
     struct hosts *hosts, const struct round_cause *cause, const struct reason *reason)
 {
-    bool known = cause->trouble == ROUND_RANK_DIED || cause->trouble == ROUND_RANK_LEFT;
+    /* A rank that leaves as the group forms may be no loss where nobody has asked for the seal. */
+    bool known = cause->trouble == ROUND_RANK_DIED ||
+                 (cause->trouble == ROUND_RANK_LEFT && hosts->collective->was_sealed);
     if (!known && !hosts->broken_afar)
         hosts_tell_broke(hosts, cause->status, reason);
 }

@@ -15,6 +15,9 @@
 /* How long the failure of a connection between helpers waits for the word of what was behind it. */
 #define GRACE_MS 500
 
+/* The shortest time that it is given for a command. */
+#define LEAST_MS 1000
+
 static void drop(struct engine *engine)
 {
     uint64_t sent, received;
@@ -91,7 +94,7 @@ uint64_t engine_patience(const struct hosts *hosts)
     bool open = round_head(hosts->collective->rounds, &head);
     if (!open || head.deadline == ROUND_NEVER)
         return hosts->context->config->deadline_ms;
-    return head.deadline > now ? head.deadline - now : 1;
+    return head.deadline > now + LEAST_MS ? head.deadline - now : LEAST_MS;
 }
 
 /* Whether the engine can do its part: not if a host is gone, or through with what begins here. */
@@ -349,7 +352,8 @@ void engine_reduce(struct hosts *hosts)
         no_memory(hosts);
         return;
     }
-    collective_write_amaxes(collective, engine->amaxes);
+    if (count > 0) /* else the hosts only meet */
+        collective_write_amaxes(collective, engine->amaxes);
     if (engine->on_devices)
         comm_reduce(hosts, count);
     else

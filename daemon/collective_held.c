@@ -251,7 +251,7 @@ static enum served serve_gone(struct hosts *hosts, uint32_t host, const F8__Host
     struct member *member = far_member(hosts, host, gone->rank);
     if (!member)
         return WRONG;
-    hosts->broken_afar = true;
+    hosts->broken_afar = gone->died || collective->was_sealed; /* else they may not know it */
     round_leave(collective->rounds, gone->rank, gone->died);
     hosts->broken_afar = false;
     if (collective->group->members[gone->rank] == member)
@@ -280,9 +280,17 @@ static enum served serve_idle(struct hosts *hosts, uint32_t host, const F8__Host
 {
     struct collective *collective = hosts->collective;
     struct host *far = &hosts->all[host];
+    uint32_t num_hosts;
     far->idle = true;
     far->completed = idle->completed;
-    if (!collective || far->completed > hosts_completed(collective))
+    if (!collective)
+        return SERVED;
+    if (!round_is_broken(collective->rounds)) { /* its ranks left before they were missed here */
+        (void)reason_set(&collective->broken_by, F8_ERANKDEAD, "all ranks of host %s have left",
+            world_hosts(hosts->world, &num_hosts)[host].name);
+        hosts_break(hosts, F8_ERANKDEAD);
+    }
+    if (far->completed > hosts_completed(collective))
         return SERVED; /* it has ended, there, what runs here */
     collective->refusal = collective->group->cause;
     /* On devices, what was queued here and has not ended needs the other's part, unless both have

@@ -88,5 +88,11 @@ f8_add_cuda_run(conformance_3_hosts COMMAND conformance --hosts 3 ${VECTORS} DEV
     ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=32)
 f8_add_cuda_run(hosts_faults COMMAND test_hosts_faults DEVICES 2 MEMORY legacy
     ENVIRONMENT CUDASIM_DELAY_US=200 CUDASIM_SEED=33)
-set_tests_properties(cuda_conformance_2_hosts cuda_conformance_2_hosts_devices
+# Without root: jobs at once, whose collectives must have one order on all hosts' devices.
+foreach(hosts 2 3)
+    f8_add_cuda_run(hosts_jobs_${hosts} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/hosts_jobs.sh
+        ${CUDASIM_BIN}/f8gatherd $<TARGET_FILE:f8bench> ${hosts} 4 20 DEVICES 2 MEMORY legacy
+        ENVIRONMENT CUDASIM_DELAY_US=300)
+endforeach()
+set_tests_properties(cuda_hosts_jobs_2 cuda_hosts_jobs_3 cuda_conformance_2_hosts cuda_conformance_2_hosts_devices
     cuda_conformance_3_hosts cuda_hosts_faults PROPERTIES LABELS "hosts;cuda")

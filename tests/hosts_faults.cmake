@@ -8,7 +8,7 @@ endif()
 
 # The daemon's rooms of several hosts in one process, over worlds and fabrics that the test delivers:
 # its objects come first, so that the daemon's own are not needed.
-f8_add_test(test_hosts_explore LABEL hosts SOURCES test_hosts_explore.c lib/hosts_model.c
+f8_add_test(test_hosts_explore LABEL hosts SOURCES test_hosts_explore.c lib/hosts_model.c lib/hosts_ranks.c
     lib/fake_world.c lib/fake_fabric.c LIBS rooms)
 
 # Ranks that come to a host that they are not of; on loopback.

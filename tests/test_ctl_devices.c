@@ -228,7 +228,8 @@ START_TEST(groups_in_a_table)
 {
     char text[4096];
     run(DEVICES, "groups", text, sizeof(text));
-    has(text, "DEVICES  EXCHANGE                                   WARM  HOSTS  ENGINE  PIDS BY RANK");
+    has(text,
+        "DEVICES  EXCHANGE                                   WARM  HOSTS  ENGINE  PIDS BY RANK");
     has(text, "0,1,0,1  broadcast, 12 (7 by copy engines), window  yes ");
     has(text, "  -        -                                          -    ");
     has(text, "  3        none                                       no   ");

@@ -17,3 +17,8 @@ foreach(suite test_ctl test_ctl_devices test_ctl_doctor test_ctl_hosts test_ctl_
         LIBS fake_daemon PkgConfig::JANSSON ENVIRONMENT F8CTL=$<TARGET_FILE:f8ctl>)
     add_dependencies(${suite} f8ctl)
 endforeach()
+
+# Its doctor between hosts that are network namespaces.
+f8_add_test(test_ctl_path LABEL hosts SOURCES test_ctl_path.c lib/ctl_run.c LIBS f8bench_network
+    ENVIRONMENT F8CTL=$<TARGET_FILE:f8ctl>)
+add_dependencies(test_ctl_path f8ctl)

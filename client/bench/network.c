@@ -22,24 +22,6 @@
 #define OWN_NAMESPACE "/proc/thread-self/ns/net"
 #define OWN_COUNTERS  "/proc/thread-self/net/dev"
 
-int network_check(struct bench_error *error)
-{
-    int own = open(OWN_NAMESPACE, O_RDONLY | O_CLOEXEC);
-    int result = 0;
-
-    if (own < 0) {
-        return bench_fail(error, "no network namespaces: %s: %s", OWN_NAMESPACE, strerror(errno));
-    }
-    if (unshare(CLONE_NEWNET) != 0) {
-        result = bench_fail(
-            error, "hosts in network namespaces need root (unshare: %s)", strerror(errno));
-    } else if (setns(own, CLONE_NEWNET) != 0) {
-        abort(); /* in a namespace without any network nothing can go on */
-    }
-    close(own);
-    return result;
-}
-
 /* In the child: becomes `program` in the namespace, fed with the script from a descriptor. */
 __attribute__((noreturn)) static void become(
     int ns_fd, const char *program, int script_fd, int says_fd)
@@ -106,6 +88,31 @@ int network_run(int ns_fd, const char *program, const char *script, struct bench
         return bench_fail(error, "%s failed: %s", program, said);
     }
     return 0;
+}
+
+int network_check(struct bench_error *error)
+{
+    int own = open(OWN_NAMESPACE, O_RDONLY | O_CLOEXEC);
+    int result = 0;
+
+    if (own < 0) {
+        return bench_fail(error, "no network namespaces: %s: %s", OWN_NAMESPACE, strerror(errno));
+    }
+    if (unshare(CLONE_NEWNET) != 0) {
+        result = bench_fail(
+            error, "hosts in network namespaces need root (unshare: %s)", strerror(errno));
+    } else if (setns(own, CLONE_NEWNET) != 0) {
+        abort(); /* in a namespace without any network nothing can go on */
+    }
+    /* And the programs, with nothing to do. */
+    if (result == 0) {
+        result = network_run(own, "ip", "", error);
+    }
+    if (result == 0) {
+        result = network_run(own, "tc", "", error);
+    }
+    close(own);
+    return result;
 }
 
 /*

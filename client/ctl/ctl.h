@@ -37,7 +37,7 @@ struct ctl {
     bool uid_given;
     uint32_t uid;
     uint32_t top, last; /* 0: all */
-    const char *peer; /* of doctor; NULL: none */
+    const char *peer;   /* of doctor; NULL: none */
     int timeout_ms;
     bool timeout_given;
     struct channel *channel; /* owned: by main; NULL while a CTL_ALONE has opened none */

@@ -33,6 +33,7 @@ struct fabric {
     bool busy, dead, closed;
     enum fabric_command command;
     uint32_t num_asked; /* commands that all take part in */
+    uint32_t num_done;  /* of them */
     struct asked asked[COMMANDS];
     uint32_t *values; /* borrowed: until done */
 };
@@ -84,6 +85,12 @@ int fabric_open(uv_loop_t *loop, const struct fabric_shape *shape, uint64_t dead
 void *fabric_owner(const struct fabric *fabric)
 {
     return fabric->owner;
+}
+
+void fabric_hand_over(struct fabric *fabric, const struct fabric_listener *listener, void *owner)
+{
+    fabric->listener = listener;
+    fabric->owner = owner;
 }
 
 pid_t fabric_pid(const struct fabric *fabric)
@@ -248,7 +255,9 @@ static void look(const struct fabric *fabric, bool *ret_done, bool *ret_failed)
             continue;
         if (peer->num_asked < fabric->num_asked || !reaches(fabric, peer))
             *ret_done = false;
-        if ((peer->closed || peer->dead) && reaches(fabric, peer))
+        /* What a helper that had done its part has sent arrives, though it is gone. */
+        if ((peer->closed || peer->dead) && peer->num_done < fabric->num_asked &&
+            reaches(fabric, peer))
             *ret_failed = fabric->busy;
     }
 }
@@ -262,6 +271,8 @@ static void finish(struct fabric *fabric)
 {
     fake_enter(fabric->host);
     fabric->busy = false;
+    if (fabric->command != FABRIC_MAP)
+        fabric->num_done = fabric->num_asked;
     if (fabric->command >= FABRIC_REDUCE)
         for (uint32_t h = 0; h < fabric->hosts; h++) {
             const struct asked *own = &fabric->asked[fabric->num_asked - 1];

@@ -126,6 +126,14 @@ int world_unique_id(
     return reason_set(reason, F8_EIO, "ids are the test's");
 }
 
+int world_place(const struct config *config, struct world_place *ret, struct reason *reason)
+{
+    (void)config;
+    (void)reason;
+    *ret = (struct world_place){.interface = "lo", .address = "127.0.0.1"};
+    return F8_OK;
+}
+
 static void form(uint32_t number)
 {
     struct meeting *meeting = &meetings[number];
@@ -175,7 +183,7 @@ int world_join(
     memcpy(world->ranks, part->ranks, part->num_ranks * sizeof(*part->ranks));
     meeting->root = part->id[1];
     *ret_world = world;
-    if (meeting->formed || meeting->over) {
+    if (meeting->formed) {
         push(&world->down, MESSAGE_ENDED, 0, false, NULL, 0); /* nobody listens any more */
         return F8_OK;
     }
@@ -207,6 +215,14 @@ uint32_t world_root(const struct world *world)
         if (meeting->hosts[h]->process == meeting->root)
             return h;
     return meeting->num_hosts;
+}
+
+bool world_has_here(const struct world *world, uint32_t rank)
+{
+    for (uint32_t i = 0; i < world->num_ranks; i++)
+        if (world->ranks[i].rank == rank)
+            return true;
+    return false;
 }
 
 void world_traffic(const struct world *world, uint64_t *ret_sent, uint64_t *ret_received)
@@ -257,6 +273,11 @@ void fake_unique_id(uint32_t number, uint32_t root, uint8_t *ret_id)
 bool fake_is_over(uint32_t number)
 {
     return meetings[number].over;
+}
+
+void fake_leave(uint32_t number)
+{
+    meetings[number].over |= meetings[number].formed; /* else it can come again */
 }
 
 void fake_begin_worlds(void)

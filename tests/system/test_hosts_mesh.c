@@ -150,6 +150,34 @@ START_TEST(scales_follow_from_full_weights)
 }
 END_TEST
 
+static int gather_other_bucket(struct mesh_rank *rank)
+{
+    uint32_t bucket = rank->number < 2 ? 0 : 1;
+    int status = f8_gather(rank->gathers, bucket, 500, rank->stream);
+    if (status == F8_OK)
+        status = f8_post_gather(rank->gathers, bucket, F8_FOREVER, NULL, 0, rank->stream);
+    return mesh_rank_note(rank, status);
+}
+
+/* Each host waits for amaxes of the bucket that the other is not at: the deadline ends that. */
+START_TEST(opposite_order)
+{
+    lay_out(2, 2, true, MESH_IN_GATHER);
+    must(0, 4, mesh_rank_join);
+    must(0, 4, mesh_rank_seal);
+    on_all(0, 4, gather_other_bucket);
+    for (uint32_t r = 0; r < 4; r++) {
+        ck_assert_msg(outcomes[r] == F8_EDEADLINE || outcomes[r] == F8_EBROKEN, "%s: %s",
+            f8_status_name(outcomes[r]), ranks[r].text);
+        ck_assert_msg(strstr(ranks[r].text, "it waited for the ranks of amax group mesh"), "%s",
+            ranks[r].text);
+    }
+    must(0, 4, mesh_rank_rejoin);
+    must(0, 4, mesh_rank_seal);
+    must(0, 4, mesh_rank_steps);
+}
+END_TEST
+
 /* Two replicas of two ranks each: either both over both hosts, or each on a host of its own. */
 START_TEST(replicas_take_no_part)
 {
@@ -190,6 +218,7 @@ int main(void)
         return TEST_HOSTS_SKIP;
     tcase_add_checked_fixture(cases, start, stop);
     tcase_add_loop_test(cases, scales_follow_from_full_weights, 0, NUM_SHAPES * NUM_MODES);
+    tcase_add_test(cases, opposite_order);
     tcase_add_loop_test(cases, replicas_take_no_part, 0, 2 * NUM_MODES);
     return run_suite("hosts_mesh", cases);
 }
