@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/device_memory.h"
 #include "lib/fault_scene.h"
 #include "lib/patience.h"
 #include "lib/suite.h"
@@ -211,6 +212,8 @@ static void make_faults(uint32_t num_hosts, uint32_t count, uint64_t seed)
         uint64_t start = fault_now_ms();
         enum fault_kind kind =
             (enum fault_kind)(only_kind >= 0 ? only_kind : (int)(i % FAULT_KINDS));
+        if (device_memory_used() && scene_needs_helper(kind))
+            continue;
         make_fault(&scene, kind, id);
         if (faults_in_a_row > 0)
             (void)fprintf(stderr, "%u: %s, host %u, rank %u: %" PRIu64 " ms\n", i,
