@@ -222,8 +222,8 @@ void engine_go_on(struct hosts *hosts);
 bool engine_has_mapped(const struct hosts *hosts, const struct arena *arena);
 void engine_forget_arena(struct hosts *hosts);
 void engine_close(struct hosts *hosts);
-/* What is left of the deadline of the seal or round that runs, in ms, but time to do it in any case:
- * ranks that have all asked in time are not to fail because the last one came late. */
+/* What is left of the deadline of the seal or round that runs, in ms, but time to do it in any
+ * case: ranks that have all asked in time are not to fail because the last one came late. */
 uint64_t engine_patience(const struct hosts *hosts);
 /* What comes after the engine in the seal: the arena. */
 void engine_reserve(struct hosts *hosts);
