@@ -282,8 +282,10 @@ bool scene_names_it(const struct scene *scene, uint32_t rank, const char *text)
         (int)scene->crew.pids[scene->host * SCENE_LOCAL_RANKS]);
     switch (scene->kind) {
     case FAULT_RANK_STOP:
-        if (device_memory_used() && strstr(text, pid))
-            return true; /* devices know whose event does not come by the pid */
+        /* A device knows whose event does not come by the pid, and of a round's later works only
+         * that they did not end. */
+        if (device_memory_used() && (strstr(text, pid) || strstr(text, "has not ")))
+            return true;
         return strstr(text, victim);
     case FAULT_RANK_KILL:
         return strstr(text, victim);
