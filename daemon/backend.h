@@ -9,6 +9,7 @@
 #ifndef F8_DAEMON_BACKEND_H
 #define F8_DAEMON_BACKEND_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -70,17 +71,22 @@ struct backend_work {
     bool submitted;
 };
 
+struct backend_world;
+
 /* A request for an arena. The caller owns the struct until `finished`. */
 struct backend_reserve {
     uint64_t size; /* > 0; on a device backend 0 makes an arena of tables only */
     bool unsealed; /* on the host backend: the caller seals it, when all have mapped who write it */
     /* Of device backends: on which device each rank is, and the tables' size. */
-    const int32_t *devices; /* borrowed: by rank */
+    const int32_t *devices; /* borrowed: by rank; -1: on another host */
     uint32_t ranks, slots;
     const char *name;     /* borrowed: "uid/job/group", what communicators are kept under */
     uint64_t deadline_ms; /* for the communicators to form */
+    const struct backend_world *world; /* borrowed; NULL: no other host has a part of the arena */
     void (*finished)(struct backend_reserve *reserve, int status);
     void *owner; /* borrowed: the caller's own */
+    /* Set by the caller meanwhile: nobody waits for other hosts any more. It ends soon then. */
+    _Atomic bool is_abandoned;
     /* Results: the arena (the caller's to free) or the reason. */
     struct arena *arena;
     struct reason reason;

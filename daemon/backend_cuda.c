@@ -212,12 +212,33 @@ int backend_cuda_start(uv_loop_t *loop, const struct config *config,
     return F8_OK;
 }
 
+/*
+ * NCCL is to go the way that the daemons go, and to take this one for the host that they take it
+ * for: what its own variables do not say. Before there is another thread that reads them.
+ */
+static int tell_nccl(const struct config *config, struct reason *reason)
+{
+    static const char *const families[] = {
+        [CONFIG_FAMILY_IPV4] = "AF_INET", [CONFIG_FAMILY_IPV6] = "AF_INET6"};
+    bool one_family = config->socket_family != CONFIG_FAMILY_ANY;
+    int failed = 0;
+    if (config->host_name[0] != '\0')
+        failed |= setenv("NCCL_HOSTID", config->host_name, 0);
+    if (config->socket_ifname[0] != '\0')
+        failed |= setenv("NCCL_SOCKET_IFNAME", config->socket_ifname, 0);
+    if (one_family)
+        failed |= setenv("NCCL_SOCKET_FAMILY", families[config->socket_family], 0);
+    return failed ? reason_set(reason, F8_ENOMEM, "no memory for the environment of NCCL") : F8_OK;
+}
+
 int backend_cuda_open(uv_loop_t *loop, const struct config *config, struct backend **ret_backend,
     struct reason *reason)
 {
     char path[PATH_MAX + sizeof(MODULE_PATH)];
     const struct backend_module *module;
     int status = beside_path(MODULE_PATH, path, sizeof(path), reason);
+    if (status == F8_OK)
+        status = tell_nccl(config, reason);
     if (status == F8_OK)
         status = backend_cuda_load(path, &module, reason);
     if (status < 0)

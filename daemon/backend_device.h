@@ -108,6 +108,7 @@ struct backend_span {
 struct backend_landing {
     uint32_t first, count;
     uint32_t *amaxes;          /* result: by slot from first: the largest of all rows */
+    uint32_t *reduced;         /* likewise: as the last reduction left it; NULL: not asked for */
     struct f8k_counts *counts; /* result: totals since the reservation */
     uint64_t deadline_ms;      /* from the submit on: then the work has failed, F8_EDEADLINE */
     void (*landed)(struct backend_landing *landing, int status); /* unless finished() failed */
@@ -140,6 +141,28 @@ struct backend_steps {
 
 /* ---- arenas ---- */
 
+/* Bytes of NCCL's unique id. */
+#define BACKEND_UNIQUE_SIZE 128
+
+/* A request for one, of which a world of communicators is made. The caller owns it until
+ * `finished`. */
+struct backend_unique {
+    void (*finished)(struct backend_unique *unique, int status);
+    void *owner;
+    uint8_t id[BACKEND_UNIQUE_SIZE]; /* result */
+    struct reason reason;            /* F8_ENOENT: no NCCL; F8_EIO */
+};
+
+/*
+ * Of an arena that has parts on other hosts: the world of its communicators, one a device of every
+ * host, which host after host are numbered in the order of their devices' lowest ranks.
+ */
+struct backend_world {
+    const uint8_t *unique;   /* borrowed: the same on all hosts, and of no arena before this one */
+    const uint32_t *members; /* borrowed: by rank, the number of its device */
+    uint32_t first, count;   /* of this host's first device; of all */
+};
+
 /* How the devices of an arena exchange bytes. */
 enum backend_path {
     BACKEND_PATH_NONE,      /* one device: nothing to exchange */
@@ -164,6 +187,7 @@ struct device_arena {
     uint64_t exchanges;             /* collectives of bytes so far */
     uint64_t copy_engine_exchanges; /* those that used no SM */
     bool warm;                      /* its communicators were kept from before */
+    bool spans;                     /* other hosts have a part of it */
 };
 
 /* ---- what operators see ---- */
@@ -198,6 +222,13 @@ struct backend_device_ops {
     /* Likewise, and its struct arena: works that were queued before may still name it.
      * Communicators that work are kept for the linger of the configuration. */
     void (*free_arena)(struct backend *backend, struct device_arena *arena);
+    void (*unique)(struct backend *backend, struct backend_unique *unique);
+    /*
+     * Other hosts will not do their part of what is queued: fails the arena's landings, and all
+     * works after them, with this status and sentence (copied), and aborts its communicators.
+     */
+    void (*break_arena)(
+        struct backend *backend, struct device_arena *arena, int status, const char *why);
     /* Finished when all that detach, unmap and free_arena were given before has gone: a client may
      * then free the memory, and destroy the events, that it shared. */
     void (*fence)(struct backend *backend, struct backend_fence *fence);
@@ -228,7 +259,7 @@ struct backend_module_host {
     uint64_t quiet_limit_ms, drain_limit_ms, end_limit_ms;
 };
 
-#define BACKEND_MODULE_ABI    1
+#define BACKEND_MODULE_ABI    2
 #define BACKEND_MODULE_SYMBOL "f8_backend_module"
 
 /* The one symbol of f8gatherd-cuda.so. */

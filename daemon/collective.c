@@ -124,8 +124,8 @@ static void on_timer(uv_timer_t *timer)
     struct collective *collective = timer->data;
     struct round_head head;
     uint64_t now = uv_now(collective->context->loop);
-    if (collective->hosts && engine_fails_at(collective->hosts) <= now) {
-        engine_fail(collective->hosts);
+    if (collective->hosts && engine_due(collective->hosts) <= now) {
+        engine_go_on(collective->hosts);
         return;
     }
     if (round_head(collective->rounds, &head))
@@ -138,10 +138,10 @@ static void on_timer(uv_timer_t *timer)
 static uint64_t next_wake(const struct collective *collective)
 {
     struct round_head head;
-    uint64_t fails = collective->hosts ? engine_fails_at(collective->hosts) : ROUND_NEVER;
+    uint64_t due = collective->hosts ? engine_due(collective->hosts) : ROUND_NEVER;
     uint64_t wake = round_deadline(collective->rounds);
-    if (fails != ROUND_NEVER || wake == ROUND_NEVER || !round_head(collective->rounds, &head))
-        return fails;
+    if (due != ROUND_NEVER || wake == ROUND_NEVER || !round_head(collective->rounds, &head))
+        return due;
     uint64_t slow = head.opened + collective->context->config->slow_ms;
     bool warns = !head.running && collective->warned != head.run.number;
     return warns && slow < wake ? slow : wake;

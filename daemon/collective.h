@@ -29,6 +29,13 @@ struct collective_listener {
     void (*drained)(struct group *group);
 };
 
+/* The turns of groups over hosts on the devices of this one: collective_turn.c's. */
+struct collective_turns {
+    uint64_t clock;         /* logical: of the latest proposal made or heard of */
+    struct hosts *proposed; /* borrowed list: those that a time was proposed for */
+    struct hosts *holder;   /* borrowed: whose turn it is; NULL: nobody's */
+};
+
 /* What collectives are made of; outlives them. */
 struct collective_context {
     uv_loop_t *loop;                            /* borrowed */
@@ -38,7 +45,8 @@ struct collective_context {
     const struct collective_listener *listener; /* borrowed: static */
     struct state_store *states;                 /* borrowed */
     struct worlds *worlds;                      /* borrowed: groups over several hosts */
-    struct warm *warm;         /* owned list: engines without a group, see collective_hosts.h */
+    struct warm *warm; /* owned list: engines without a group, see collective_hosts.h */
+    struct collective_turns turns;
     struct collective *events; /* borrowed: groups that others have done something to */
     bool serving, closing;
     uint64_t gathers, failed; /* totals since the daemon began */

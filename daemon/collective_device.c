@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+#include "daemon/collective_hosts.h"
+
 #include "status.h"
 
 static enum landed_kind kind_of(const struct collective *collective, uint32_t weight)
@@ -22,6 +24,13 @@ static enum landed_kind kind_of(const struct collective *collective, uint32_t we
         return LANDED_CAST;
     bool reduces = !collective->device->waits && collective_reduces(collective, weight);
     return reduces ? LANDED_IN_GATHER : LANDED_NOTHING;
+}
+
+/* For results to land: over hosts, whose devices wait for one another, by the round's deadline. */
+static uint64_t patience(const struct collective *collective)
+{
+    return collective->hosts ? engine_patience(collective->hosts)
+                             : collective->context->config->deadline_ms;
 }
 
 /* The last work of a round: its done event, and a landing of all that it found. */
@@ -39,7 +48,7 @@ static int add_landing(struct collective *collective)
     struct backend_landing *landing = &landed->landing;
     landing->first = run->first;
     landing->count = run->count;
-    landing->deadline_ms = collective->context->config->deadline_ms;
+    landing->deadline_ms = patience(collective);
     device->steps.landing = landing;
     device->steps.wants_done = true;
     return F8_OK;
@@ -83,7 +92,7 @@ static void add_wait(struct collective *collective)
     struct device_run *device = collective->device;
     device->landing.first = collective->run.first;
     device->landing.count = collective->run.count;
-    device->landing.deadline_ms = collective->context->config->deadline_ms;
+    device->landing.deadline_ms = patience(collective);
     device->steps.landing = &device->landing;
 }
 
@@ -141,7 +150,9 @@ static void add_ready(struct collective *collective)
     for (uint32_t r = 0; r < collective->group->world_size; r++) {
         struct member *member = run->members[r];
         struct ready_events *events = &member->ready;
-        if (run->round.kind == ROUND_GATHER) {
+        if (member->far) {
+            /* its own host waits */
+        } else if (run->round.kind == ROUND_GATHER) {
             add_event(collective, member, ready_events_take(events, run->round.bucket));
             add_event(collective, member, ready_events_reuse(events, run->round.place));
         } else if (run->round.kind == ROUND_PRECOMPUTE) {
@@ -187,6 +198,8 @@ static int fill_amax(struct collective *collective)
     if (!collective_fill_batch(collective))
         return F8_OK;
     if (collective->device->waits) {
+        if (collective->hosts)
+            add_reduction(collective);
         add_wait(collective);
         return F8_OK;
     }
@@ -253,6 +266,15 @@ static void begin_cast(struct collective *collective)
 
 int collective_device_start(struct collective *collective)
 {
+    bool queues = wants_amaxes(collective) || collective->run.round.kind == ROUND_GATHER;
+    if (!collective->hosts || !queues)
+        return collective_device_begin(collective);
+    comm_await_turn(collective->hosts);
+    return F8_OK;
+}
+
+int collective_device_begin(struct collective *collective)
+{
     struct run *run = &collective->run;
     begin_steps(collective);
     add_ready(collective);
@@ -284,8 +306,9 @@ static void take_amaxes(struct collective *collective)
 {
     struct run *run = &collective->run;
     const struct backend_landing *landing = &collective->device->landing;
+    const uint32_t *amaxes = landing->reduced ? landing->reduced : landing->amaxes;
     for (uint32_t i = 0; i < landing->count; i++)
-        run->weights[landing->first + i].amax = landing->amaxes[i];
+        run->weights[landing->first + i].amax = amaxes[i];
     collective_set_scales(collective);
 }
 
@@ -325,7 +348,23 @@ static void failed(struct collective *collective, int status)
         collective_spare_landed(landing->owner);
     }
     collective->refusal = device->steps.reason;
+    if (collective->refusal.text[0] == '\0' && landing)
+        collective->refusal = landing->reason;
+    if (collective->hosts)
+        comm_failed(collective->hosts);
     collective_fail(collective, status);
+}
+
+/* A sync or an invalidate: a delayed weight's amax is one over all hosts. */
+static void end_move(struct collective *collective)
+{
+    if (!collective->hosts || collective_count_amaxes(collective) == 0) {
+        collective_end_run(collective);
+        return;
+    }
+    collective->run.phase = RUN_REDUCE;
+    engine_reduce(collective->hosts);
+    collective_settle(collective);
 }
 
 void collective_device_finished(struct collective *collective, int status)
@@ -335,7 +374,7 @@ void collective_device_finished(struct collective *collective, int status)
     if (status < 0) {
         failed(collective, status);
     } else if (moves) {
-        collective_end_run(collective);
+        end_move(collective);
     } else if (!at_end(run)) {
         begin_steps(collective);
         submit_or_fail(collective);
@@ -366,6 +405,11 @@ static int allocate(struct collective *collective, struct device_run *device)
     device->after = calloc(links, sizeof(*device->after));
     device->landing.amaxes = calloc(weights, sizeof(*device->landing.amaxes));
     device->landing.counts = calloc(weights, sizeof(*device->landing.counts));
+    if (group->collective->hosts) {
+        device->landing.reduced = calloc(weights, sizeof(*device->landing.reduced));
+        if (!device->landing.reduced)
+            return F8_ENOMEM;
+    }
     bool complete = device->scales && device->spans && device->ready && device->after &&
                     device->landing.amaxes && device->landing.counts;
     return complete ? F8_OK : F8_ENOMEM;
@@ -387,9 +431,11 @@ int collective_prepare_device(struct collective *collective)
     uint32_t depth = collective->context->config->max_rounds;
     uint32_t buckets = group->list->num_buckets;
     int status = F8_OK;
-    for (uint32_t r = 0; r < group->world_size && status == F8_OK; r++)
-        status = ready_events_reset(
-            &group_member_of(group, r)->ready, buckets, group->slots + buckets, depth);
+    for (uint32_t r = 0; r < group->world_size && status == F8_OK; r++) {
+        struct member *member = group_member_of(group, r);
+        if (!member->far)
+            status = ready_events_reset(&member->ready, buckets, group->slots + buckets, depth);
+    }
     return status;
 }
 
@@ -405,6 +451,7 @@ void collective_drop_device(struct collective *collective)
     free(device->ready);
     free(device->after);
     free(device->landing.amaxes);
+    free(device->landing.reduced);
     free(device->landing.counts);
     free(device);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The engine of a group over several hosts: made in the seal, unless all hosts still have theirs,
- * and put to work by rounds. Whatever it cannot end fails the seal or the round that waits for it,
- * from the group's timer: never inside the event that found out. On the loop.
+ * and put to work by rounds. Of a group on devices it has the steps that are alike. Whatever it
+ * cannot end fails the seal or the round that waits for it, from the group's timer: never inside
+ * the event that found out. On the loop.
  */
 #include "daemon/collective_hosts.h"
 
@@ -34,23 +35,28 @@ static void drop(struct engine *engine)
 void engine_close(struct hosts *hosts)
 {
     drop(&hosts->engine);
+    turn_end(hosts);
     hosts->engine.step = ENGINE_AT_REST;
 }
 
 void engine_abort(struct hosts *hosts, int status)
 {
     struct engine *engine = &hosts->engine;
-    if (engine->step == ENGINE_AT_REST)
-        return;
+    if (engine->step == ENGINE_AT_REST || engine->step == ENGINE_QUEUES)
+        return; /* works that are queued end by themselves */
+    turn_end(hosts);
+    atomic_store(&hosts->collective->run.reserve.is_abandoned, true);
     drop(engine);
     engine->step = ENGINE_FAILED;
     engine->failure = status;
     engine->fails_at = uv_now(hosts->context->loop);
 }
 
-uint64_t engine_fails_at(const struct hosts *hosts)
+uint64_t engine_due(const struct hosts *hosts)
 {
     const struct engine *engine = &hosts->engine;
+    if (engine->step == ENGINE_HAS_AGREED || engine->step == ENGINE_HAS_REDUCED)
+        return 0;
     if (engine->step != ENGINE_FAILED || engine->reserving)
         return ROUND_NEVER;
     return round_is_broken(hosts->collective->rounds) ? 0 : engine->fails_at;
@@ -66,19 +72,22 @@ bool engine_has_mapped(const struct hosts *hosts, const struct arena *arena)
     return arena && hosts->engine.mapped == arena;
 }
 
-void engine_fail(struct hosts *hosts)
+void engine_go_on(struct hosts *hosts)
 {
     struct collective *collective = hosts->collective;
+    enum engine_step step = hosts->engine.step;
     hosts->engine.step = ENGINE_AT_REST;
-    if (collective->run.round.kind == ROUND_SEAL)
+    if (step == ENGINE_HAS_AGREED)
+        collective_end_seal(collective, F8_OK);
+    else if (step == ENGINE_HAS_REDUCED)
+        collective_reduced(collective, hosts->engine.amaxes);
+    else if (collective->run.round.kind == ROUND_SEAL)
         collective_end_seal(collective, hosts->engine.failure);
     else
         collective_fail(collective, hosts->engine.failure);
 }
 
-/* What is left of the deadline of the seal or round that runs, but time to do it in any case: ranks
- * that have all asked in time are not to fail because the last one came late. */
-static uint64_t patience(const struct hosts *hosts)
+uint64_t engine_patience(const struct hosts *hosts)
 {
     struct round_head head;
     uint64_t now = uv_now(hosts->context->loop);
@@ -89,7 +98,7 @@ static uint64_t patience(const struct hosts *hosts)
 }
 
 /* Whether the engine can do its part: not if a host is gone, or through with what begins here. */
-static bool can_run(struct hosts *hosts)
+bool engine_can_run(struct hosts *hosts)
 {
     struct collective *collective = hosts->collective;
     uint64_t completed = hosts_completed(collective);
@@ -99,7 +108,8 @@ static bool can_run(struct hosts *hosts)
         futile = futile ||
                  (h != hosts->here && (host->idle ? host->completed <= completed : host->lost));
     }
-    if (!futile && (hosts->engine.fabric || hosts->engine.step == ENGINE_ASKS))
+    bool there = hosts->engine.fabric || hosts->engine.on_devices;
+    if (!futile && (there || hosts->engine.step == ENGINE_ASKS))
         return true;
     collective->refusal = collective->group->cause;
     engine_abort(hosts, F8_EBROKEN);
@@ -112,18 +122,23 @@ void engine_prepare(struct hosts *hosts)
 {
     struct engine *engine = &hosts->engine;
     struct host *here = &hosts->all[hosts->here];
-    if (!engine->fabric)
+    engine->on_devices = backend_is_device(hosts->collective->backend);
+    if (engine->on_devices) {
+        drop(engine);
+        engine->connected = collective_arena_serves(hosts->collective);
+    } else if (!engine->fabric) {
         warm_take(hosts);
+    }
     engine->step = ENGINE_ASKS;
     here->engine_asked = true;
     here->engine_warm = engine->connected;
     here->engine_mesh = engine->connected ? engine->mesh : 0;
     hosts_tell_engine(hosts, here->engine_mesh, NULL, 0);
-    (void)can_run(hosts);
+    (void)engine_can_run(hosts);
 }
 
 /* What comes after the engine: the arena. */
-static void reserve(struct hosts *hosts)
+void engine_reserve(struct hosts *hosts)
 {
     hosts->engine.step = ENGINE_RESERVES;
     int status = collective_reserve(hosts->collective);
@@ -174,8 +189,8 @@ static void open_engine(struct hosts *hosts)
     };
     drop(&hosts->engine);
     hosts->engine.step = ENGINE_OPENS;
-    int status = fabric_open(
-        hosts->context->loop, &shape, patience(hosts), &hosts->engine.fabric, &collective->refusal);
+    int status = fabric_open(hosts->context->loop, &shape, engine_patience(hosts),
+        &hosts->engine.fabric, &collective->refusal);
     if (status < 0)
         engine_abort(hosts, status);
 }
@@ -209,7 +224,7 @@ static void connect_engine(struct hosts *hosts)
         addresses[h] = (struct fabric_bytes){
             .data = hosts->all[h].address, .size = hosts->all[h].address_size};
     hosts->engine.step = ENGINE_CONNECTS;
-    fabric_connect(hosts->engine.fabric, addresses, patience(hosts));
+    fabric_connect(hosts->engine.fabric, addresses, engine_patience(hosts));
     free(addresses);
 }
 
@@ -218,11 +233,15 @@ void engine_poke(struct hosts *hosts)
     bool warm;
     if (hosts->engine.step == ENGINE_ASKS && all_asked(hosts, &warm)) {
         if (warm)
-            reserve(hosts);
+            engine_reserve(hosts);
+        else if (hosts->engine.on_devices)
+            comm_open(hosts);
         else
             open_engine(hosts);
     }
-    if (hosts->engine.step == ENGINE_MEETS && all_have_addresses(hosts))
+    if (hosts->engine.on_devices)
+        comm_poke(hosts);
+    else if (hosts->engine.step == ENGINE_MEETS && all_have_addresses(hosts))
         connect_engine(hosts);
 }
 
@@ -230,7 +249,30 @@ void engine_poke(struct hosts *hosts)
 static void agree(struct hosts *hosts)
 {
     hosts->engine.step = ENGINE_AGREES;
-    fabric_reduce(hosts->engine.fabric, hosts->era, NULL, 0, patience(hosts));
+    if (hosts->engine.on_devices)
+        comm_reduce(hosts, 0);
+    else
+        fabric_reduce(hosts->engine.fabric, hosts->era, NULL, 0, engine_patience(hosts));
+}
+
+/* A number for these connections, from what only their ends know. */
+static uint64_t name_mesh(const struct hosts *hosts)
+{
+    uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
+    for (uint32_t h = 0; h < hosts->num_hosts; h++)
+        for (size_t i = 0; i < hosts->all[h].address_size; i++)
+            hash = (hash ^ hosts->all[h].address[i]) * 0x100000001b3;
+    return hash != 0 ? hash : 1;
+}
+
+/* The arena has come with its communicators. */
+static void formed_on_devices(struct hosts *hosts)
+{
+    struct engine *engine = &hosts->engine;
+    if (engine->mapped != hosts->collective->group->arena)
+        engine->mesh = name_mesh(hosts);
+    engine->mapped = hosts->collective->group->arena;
+    agree(hosts);
 }
 
 void engine_reserved(struct hosts *hosts, int status)
@@ -238,15 +280,18 @@ void engine_reserved(struct hosts *hosts, int status)
     struct engine *engine = &hosts->engine;
     struct arena *arena = hosts->collective->group->arena;
     engine->reserving = false;
+    turn_end(hosts);
     if (status < 0)
         engine_abort(hosts, status);
-    if (engine->step == ENGINE_FAILED || !can_run(hosts)) {
-        /* the timer ends the seal */
+    if (engine->step == ENGINE_FAILED || !engine_can_run(hosts)) {
+        comm_break(hosts, engine->failure); /* the timer ends the seal */
+    } else if (engine->on_devices) {
+        formed_on_devices(hosts);
     } else if (!arena || engine->mapped == arena) {
         agree(hosts);
     } else {
         engine->step = ENGINE_MAPS;
-        fabric_map(engine->fabric, arena->fd, arena->size, patience(hosts));
+        fabric_map(engine->fabric, arena->fd, arena->size, engine_patience(hosts));
     }
     collective_settle(hosts->collective);
 }
@@ -301,7 +346,7 @@ void engine_reduce(struct hosts *hosts)
     struct collective *collective = hosts->collective;
     uint32_t count = collective_count_amaxes(collective);
     engine->step = ENGINE_REDUCES;
-    if (!can_run(hosts))
+    if (!engine_can_run(hosts))
         return;
     if (reserve_amaxes(engine, count) < 0) {
         no_memory(hosts);
@@ -309,7 +354,10 @@ void engine_reduce(struct hosts *hosts)
     }
     if (count > 0) /* else the hosts only meet */
         collective_write_amaxes(collective, engine->amaxes);
-    fabric_reduce(engine->fabric, tag_of(hosts), engine->amaxes, count, patience(hosts));
+    if (engine->on_devices)
+        comm_reduce(hosts, count);
+    else
+        fabric_reduce(engine->fabric, tag_of(hosts), engine->amaxes, count, engine_patience(hosts));
 }
 
 /* Puts a span at the end; one that goes on from the last becomes part of it. */
@@ -359,7 +407,7 @@ void engine_exchange(struct hosts *hosts)
     uint32_t count = 0;
     int status = F8_OK;
     engine->step = ENGINE_EXCHANGES;
-    if (!can_run(hosts))
+    if (!engine_can_run(hosts))
         return;
     for (uint32_t w = run->first; w < run->first + run->count; w++)
         for (uint32_t r = 0; r < collective->group->world_size && status == F8_OK; r++) {
@@ -369,20 +417,10 @@ void engine_exchange(struct hosts *hosts)
     if (status < 0)
         no_memory(hosts);
     else
-        fabric_exchange(engine->fabric, engine->spans, count, patience(hosts));
+        fabric_exchange(engine->fabric, engine->spans, count, engine_patience(hosts));
 }
 
 /* ---- what the helper answers ---- */
-
-/* A number for these connections, from what only their ends know. */
-static uint64_t name_mesh(const struct hosts *hosts)
-{
-    uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
-    for (uint32_t h = 0; h < hosts->num_hosts; h++)
-        for (size_t i = 0; i < hosts->all[h].address_size; i++)
-            hash = (hash ^ hosts->all[h].address[i]) * 0x100000001b3;
-    return hash != 0 ? hash : 1;
-}
 
 static void done(struct fabric *fabric, enum fabric_command command)
 {
@@ -398,7 +436,7 @@ static void done(struct fabric *fabric, enum fabric_command command)
     case ENGINE_CONNECTS:
         hosts->engine.connected = true;
         hosts->engine.mesh = name_mesh(hosts);
-        reserve(hosts);
+        engine_reserve(hosts);
         break;
     case ENGINE_MAPS:
         mapped(hosts);

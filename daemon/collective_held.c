@@ -13,8 +13,18 @@
 #include "daemon/log.h"
 #include "status.h"
 
+void host_drop_reduction(struct host *host)
+{
+    free(host->amaxes);
+    host->amaxes = NULL;
+    host->reduction = 0;
+}
+
 void host_begin_era(struct host *host)
 {
+    host_drop_reduction(host);
+    host->ready_for = 0;
+    host->timed = 0;
     weights_unref(host->list);
     free(host->state);
     free(host->address);
@@ -59,6 +69,7 @@ static void refuse(struct hosts *hosts, uint32_t host, const char *what)
     hosts->collective->broken_by = reason;
     hosts_break(hosts, F8_EPROTO);
     hosts->collective->refusal = reason;
+    comm_break(hosts, F8_EPROTO);
     engine_abort(hosts, F8_EPROTO);
 }
 
@@ -188,6 +199,7 @@ static void take_seal(struct member *member, const F8__HostSeal *seal)
     member->seal.import_size = seal->import_size;
     member->seal.import_crc = seal->import_crc;
     member->far_device = seal->device;
+    member->far_number = (int32_t)seal->device_number;
 }
 
 static enum served serve_asked(struct hosts *hosts, uint32_t host, const F8__HostAsked *asked)
@@ -268,11 +280,24 @@ static enum served serve_idle(struct hosts *hosts, uint32_t host, const F8__Host
 {
     struct collective *collective = hosts->collective;
     struct host *far = &hosts->all[host];
+    uint32_t num_hosts;
     far->idle = true;
     far->completed = idle->completed;
-    if (!collective || far->completed > hosts_completed(collective))
+    if (!collective)
+        return SERVED;
+    if (!round_is_broken(collective->rounds)) { /* its ranks left before they were missed here */
+        (void)reason_set(&collective->broken_by, F8_ERANKDEAD, "all ranks of host %s have left",
+            world_hosts(hosts->world, &num_hosts)[host].name);
+        hosts_break(hosts, F8_ERANKDEAD);
+    }
+    if (far->completed > hosts_completed(collective))
         return SERVED; /* it has ended, there, what runs here */
     collective->refusal = collective->group->cause;
+    /* On devices, what was queued here and has not ended needs the other's part, unless both have
+     * queued the same. */
+    bool less = far->completed < hosts_completed(collective);
+    if (less || hosts->engine.step == ENGINE_QUEUES)
+        comm_break(hosts, F8_EBROKEN);
     engine_abort(hosts, F8_EBROKEN);
     return SERVED;
 }
@@ -306,6 +331,33 @@ static enum served serve_amax(struct hosts *hosts, const F8__HostAmax *amax)
     return SERVED;
 }
 
+static enum served serve_turn(struct hosts *hosts, uint32_t host, const F8__HostTurn *turn)
+{
+    if (turn->number == 0)
+        return WRONG;
+    turn_hear(hosts, host, turn->number, turn->time);
+    return SERVED;
+}
+
+static enum served serve_reduction(
+    struct hosts *hosts, uint32_t host, const F8__HostReduction *reduction)
+{
+    if (hosts->collective->group->state == GROUP_BROKEN)
+        return SERVED;
+    if (reduction->number == 0)
+        return WRONG;
+    size_t size = reduction->n_amaxes * sizeof(uint32_t);
+    uint32_t *amaxes = malloc(size + 1);
+    if (!amaxes)
+        return HELD;
+    if (size > 0)
+        memcpy(amaxes, reduction->amaxes, size);
+    if (comm_hear_reduction(hosts, host, reduction->number, amaxes, (uint32_t)reduction->n_amaxes))
+        return SERVED;
+    free(amaxes);
+    return HELD;
+}
+
 static enum served serve_message(struct hosts *hosts, uint32_t host, F8__HostMessage *message)
 {
     switch (message->body_case) {
@@ -327,6 +379,10 @@ static enum served serve_message(struct hosts *hosts, uint32_t host, F8__HostMes
         return serve_engine(hosts, host, message->engine);
     case F8__HOST_MESSAGE__BODY_AMAX:
         return serve_amax(hosts, message->amax);
+    case F8__HOST_MESSAGE__BODY_TURN:
+        return serve_turn(hosts, host, message->turn);
+    case F8__HOST_MESSAGE__BODY_REDUCTION:
+        return serve_reduction(hosts, host, message->reduction);
     default:
         return SERVED; /* of a later version */
     }

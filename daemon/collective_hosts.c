@@ -72,6 +72,7 @@ static void free_closed(uv_handle_t *timer)
     free(hosts->all);
     free(hosts->engine.amaxes);
     free(hosts->engine.spans);
+    free(hosts->engine.members);
     free(hosts);
 }
 
@@ -124,8 +125,9 @@ void hosts_release_bucket(struct hosts *hosts, uint32_t bucket)
 
 void hosts_quiet(struct hosts *hosts)
 {
+    /* On devices what has ended was queued; whether it was done is known now. */
     if (hosts->world && !hosts->told_idle)
-        hosts_tell_idle(hosts, hosts_completed(hosts->collective));
+        hosts_tell_idle(hosts, hosts->engine.gave_up ? 0 : hosts_completed(hosts->collective));
 }
 
 void hosts_release(struct hosts *hosts)
@@ -200,6 +202,7 @@ static void finish(struct hosts *hosts, int status, const struct reason *reason)
     collective->broken_by = hosts->over;
     hosts_break(hosts, status);
     collective->refusal = hosts->over;
+    comm_break(hosts, status);
     engine_abort(hosts, status);
     collective_settle(collective);
 }
@@ -258,8 +261,10 @@ static void lost(struct world *world, uint32_t host, bool in_order, const struct
     hosts_break(hosts, F8_ERANKDEAD);
     /* One that left in order has done its part of what runs; one that was lost has not. */
     collective->refusal = reason;
-    if (!in_order)
+    if (!in_order) {
+        comm_break(hosts, F8_ERANKDEAD);
         engine_abort(hosts, F8_ERANKDEAD);
+    }
     collective_settle(collective);
 }
 
@@ -306,6 +311,7 @@ void hosts_next_era(struct hosts *hosts)
     }
     hosts->era++;
     hosts->told_idle = false;
+    hosts->engine.gave_up = false;
     for (uint32_t h = 0; h < hosts->num_hosts; h++)
         host_begin_era(&hosts->all[h]);
 }

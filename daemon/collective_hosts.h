@@ -5,7 +5,8 @@
  * engine that moves bytes between them. Ranks of other hosts are members of the group without
  * shards ("far"), in the same machine of rounds as those of this one: collective_hosts.c has the
  * world, collective_wire.c what is told, collective_held.c what is heard and when it is served,
- * collective_engine.c the engine. On the loop.
+ * collective_engine.c the engine, which for groups on devices is collective_comm.c's, with
+ * collective_turn.c for the order of what it does. On the loop.
  */
 #ifndef F8_DAEMON_COLLECTIVE_HOSTS_H
 #define F8_DAEMON_COLLECTIVE_HOSTS_H
@@ -34,6 +35,11 @@ struct host {
     uint64_t engine_mesh; /* of a warm one */
     bool idle;            /* nothing is in flight there, nothing will begin */
     uint64_t completed;   /* as it became idle: see hosts_completed */
+    uint64_t ready_for;   /* on devices: the last number that it was ready to queue */
+    uint64_t timed, time; /* the last number that it proposed a time for, and that time */
+    uint64_t reduction;   /* number of the reduction that it has told its part of; 0: none */
+    uint32_t *amaxes;     /* owned: that part */
+    uint32_t num_amaxes;
     /* For good. */
     bool lost;
     struct held *held; /* owned list, in order */
@@ -51,7 +57,18 @@ enum engine_step {
     ENGINE_AGREES, /* that all hosts have come through the seal */
     ENGINE_REDUCES,
     ENGINE_EXCHANGES,
+    ENGINE_AWAITS_TURN, /* on devices, as the next: see collective_turn.c */
+    ENGINE_QUEUES,
+    ENGINE_HAS_AGREED, /* goes on when it is time, as the next */
+    ENGINE_HAS_REDUCED,
     ENGINE_FAILED, /* what waits for it fails when it is time */
+};
+
+/* A group's turn on the devices. */
+struct turn {
+    uint64_t number; /* of what waits for it, or has it; 0: nothing */
+    bool proposed;   /* all hosts are ready, and this one has proposed a time */
+    struct hosts *next;
 };
 
 struct engine {
@@ -63,6 +80,16 @@ struct engine {
     uint32_t *amaxes;     /* owned: by weight, of a reduction */
     struct fabric_span *spans; /* owned: of an exchange */
     uint32_t amaxes_capacity, spans_capacity;
+    /* On devices; `mapped` is an arena there whose communicators are well, `mesh` which these are.
+     */
+    bool on_devices;
+    bool gave_up; /* what the devices had in this era is not, or not surely, all done */
+    struct turn turn;
+    struct backend_unique unique;
+    struct backend_world world;
+    uint32_t *members;  /* owned: of the world */
+    uint64_t reduction; /* number of the one that is under way */
+    uint32_t reduction_count;
     uint64_t sent, received; /* bytes, of engines before this one */
     uint64_t fails_at;       /* loop time, of ENGINE_FAILED */
     int failure;             /* its status; the reason is collective->refusal */
@@ -133,6 +160,9 @@ void hosts_tell_idle(struct hosts *hosts, uint64_t completed);
 /* The engine's mesh, 0: it is not warm; or its address. */
 void hosts_tell_engine(struct hosts *hosts, uint64_t mesh, const uint8_t *address, size_t size);
 void hosts_tell_amax(struct hosts *hosts, uint32_t bucket, const uint32_t *amaxes, uint32_t count);
+void hosts_tell_turn(struct hosts *hosts, uint64_t number, uint64_t time);
+void hosts_tell_reduction(
+    struct hosts *hosts, uint64_t number, const uint32_t *amaxes, uint32_t count);
 /* What the ranks here registered, `list`, and what is stored. F8_ELIMIT, F8_ENOMEM. */
 int hosts_tell_list(
     struct hosts *hosts, const struct weight_list *list, bool continues, struct reason *reason);
@@ -144,6 +174,7 @@ void hosts_hear(struct hosts *hosts, uint32_t host, const uint8_t *data, size_t 
 /* Serves what has come, as far as it is time for it. May break the group, never frees it. */
 void hosts_serve(struct hosts *hosts);
 void hosts_drop_held(struct host *host);
+void host_drop_reduction(struct host *host);
 /* Forgets what a host told of the era before. */
 void host_begin_era(struct host *host);
 
@@ -183,14 +214,58 @@ void engine_reduce(struct hosts *hosts);
 void engine_exchange(struct hosts *hosts);
 /* Whatever is under way cannot end: it is to fail, with what collective->refusal says. */
 void engine_abort(struct hosts *hosts, int status);
-/* When it does; ROUND_NEVER: nothing is to fail. Then fails it, as the last thing. */
-uint64_t engine_fails_at(const struct hosts *hosts);
-void engine_fail(struct hosts *hosts);
+/* When it does, or what came by other hosts' messages goes on; ROUND_NEVER: nothing does. Then lets
+ * it, as the last thing. */
+uint64_t engine_due(const struct hosts *hosts);
+void engine_go_on(struct hosts *hosts);
 /* Whether the arena is mapped, and sealed since; it is about to be freed. */
 bool engine_has_mapped(const struct hosts *hosts, const struct arena *arena);
 void engine_forget_arena(struct hosts *hosts);
 void engine_close(struct hosts *hosts);
+/* What is left of the deadline of the seal or round that runs, in ms, but time to do it in any
+ * case: ranks that have all asked in time are not to fail because the last one came late. */
+uint64_t engine_patience(const struct hosts *hosts);
+/* What comes after the engine in the seal: the arena. */
+void engine_reserve(struct hosts *hosts);
+/* Whether it can do its part: not if a host is gone, or through with what begins here, and then
+ * that fails. */
+bool engine_can_run(struct hosts *hosts);
 extern const struct fabric_listener engine_listener; /* its owner is a struct hosts */
+
+/* ---- collective_turn.c ---- */
+
+/* What runs is to be queued on the devices, once all hosts are ready for it and it is its turn. */
+void turn_ask(struct hosts *hosts);
+/* Another host is ready, or has proposed a time. */
+void turn_hear(struct hosts *hosts, uint32_t host, uint64_t number, uint64_t time);
+/* Whether it is its turn, which it then has until the end. */
+bool turn_has_come(struct hosts *hosts);
+/* It has queued all, or will never. No effect on one that has asked for none. */
+void turn_end(struct hosts *hosts);
+
+/* ---- collective_comm.c: of groups on devices ---- */
+
+/* The world of communicators for a reservation; it is the hosts' until the next. F8_ENOMEM. */
+int comm_lay_out(struct hosts *hosts, const struct backend_world **ret_world);
+/* Communicators are to be formed anew: the first host makes their id. */
+void comm_open(struct hosts *hosts);
+/* Whether that is here. */
+bool comm_meets(struct hosts *hosts);
+/* Other hosts will not do their part of what is queued: collective->refusal says why. */
+void comm_break(struct hosts *hosts, int status);
+/* What was queued has failed here, and so has it, or will, on all hosts. */
+void comm_failed(struct hosts *hosts);
+/* Tells this host's part of a reduction, engine.amaxes. */
+void comm_reduce(struct hosts *hosts, uint32_t count);
+/* Another's: false if it must wait, as one from it has not been taken. Takes the amaxes over. */
+bool comm_hear_reduction(
+    struct hosts *hosts, uint32_t host, uint64_t number, uint32_t *amaxes, uint32_t count);
+/* Goes on with what has been told. */
+void comm_poke(struct hosts *hosts);
+/* The round that runs waits for its turn; collective_device_begin follows. */
+void comm_await_turn(struct hosts *hosts);
+/* All that it has for the devices is queued, or will never be. */
+void comm_end_turn(struct hosts *hosts);
 
 /* ---- collective_warm.c: engines that outlive their groups, for the linger of the configuration
  * ---- */

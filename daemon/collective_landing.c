@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#include "daemon/collective_hosts.h"
+
 #include "status.h"
 
 static void landed_free(struct landed *landed)
@@ -15,6 +17,7 @@ static void landed_free(struct landed *landed)
         return;
     free(landed->kinds);
     free(landed->landing.amaxes);
+    free(landed->landing.reduced);
     free(landed->landing.counts);
     free(landed);
 }
@@ -33,7 +36,11 @@ static struct landed *landed_new(struct collective *collective, uint32_t capacit
     landed->kinds = calloc(capacity, sizeof(*landed->kinds));
     landed->landing.amaxes = calloc(capacity, sizeof(*landed->landing.amaxes));
     landed->landing.counts = calloc(capacity, sizeof(*landed->landing.counts));
-    if (landed->kinds && landed->landing.amaxes && landed->landing.counts)
+    bool spans = collective->hosts != NULL;
+    if (spans)
+        landed->landing.reduced = calloc(capacity, sizeof(*landed->landing.reduced));
+    if (landed->kinds && landed->landing.amaxes && landed->landing.counts &&
+        (landed->landing.reduced || !spans))
         return landed;
     landed_free(landed);
     return NULL;
@@ -69,6 +76,14 @@ static void take_counts(struct group *group, uint32_t weight, const struct f8k_c
     *seen = *total;
 }
 
+/* The i-th weight's amax: of a delayed one over the ranks here, which a sync reduces. */
+static uint32_t landed_amax(const struct landed *landed, uint32_t i)
+{
+    const struct backend_landing *landing = &landed->landing;
+    bool here = landed->kinds[i] == LANDED_CAST || !landing->reduced;
+    return here ? landing->amaxes[i] : landing->reduced[i];
+}
+
 static void take_landed_weight(
     struct collective *collective, uint32_t weight, enum landed_kind kind, uint32_t amax)
 {
@@ -93,6 +108,8 @@ static void take_landed_weight(
 /* The devices failed: what they have gathered is no more to be trusted than what they will. */
 static void break_group(struct collective *collective, int status, const struct reason *reason)
 {
+    if (collective->hosts)
+        comm_failed(collective->hosts);
     if (round_is_broken(collective->rounds))
         return;
     collective->broken_by = *reason;
@@ -120,7 +137,8 @@ static void results_landed(struct backend_landing *landing, int status)
     struct collective *collective = landed->collective;
     struct group *group = collective->group;
     for (uint32_t i = 0; i < landing->count && status == F8_OK; i++) {
-        take_landed_weight(collective, landing->first + i, landed->kinds[i], landing->amaxes[i]);
+        take_landed_weight(
+            collective, landing->first + i, landed->kinds[i], landed_amax(landed, i));
         if (landed->counts)
             take_counts(group, landing->first + i, &landing->counts[i]);
     }

@@ -99,6 +99,26 @@ static int check_place(const struct group *group, uint32_t rank, struct reason *
     return F8_OK;
 }
 
+/* The hosts are others from now on, or from the next generation. F8_ENOMEM. */
+static int change_hosts(struct collective *collective, const struct collective_span *span)
+{
+    if (collective->group->state == GROUP_BROKEN)
+        return hosts_new(collective, span, &collective->next_hosts);
+    struct hosts *old = collective->hosts;
+    /* No rank of this host takes part yet, but ranks of those before may have. */
+    struct rounds *rounds = collective_forming(collective, round_next(collective->rounds));
+    if (!rounds)
+        return F8_ENOMEM;
+    if (hosts_new(collective, span, &collective->hosts) < 0) {
+        free(rounds);
+        return F8_ENOMEM;
+    }
+    hosts_release(old);
+    free(collective->rounds);
+    collective->rounds = rounds;
+    return F8_OK;
+}
+
 int collective_set_span(struct group *group, uint32_t rank, bool again,
     const struct collective_span *span, struct reason *reason)
 {
@@ -115,15 +135,10 @@ int collective_set_span(struct group *group, uint32_t rank, bool again,
         return status;
     if (!first || !span->id || same_id(collective->hosts, span))
         return check_place(group, rank, reason);
-    /* The hosts are others from now on. */
     hosts_release(collective->next_hosts);
     collective->next_hosts = NULL;
-    struct hosts **hosts =
-        group->state == GROUP_BROKEN ? &collective->next_hosts : &collective->hosts;
-    struct hosts *old = *hosts;
-    if (hosts_new(collective, span, hosts) < 0)
+    if (change_hosts(collective, span) < 0)
         return reason_set(reason, F8_ENOMEM, "out of memory joining group %s", group->name);
-    hosts_release(old);
     return F8_OK;
 }
 

@@ -217,6 +217,8 @@ int collective_start_seal(struct collective *collective);
 /* collective_reserve.c: which backend, and its memory; end_seal follows. */
 int collective_choose_backend(struct collective *collective);
 int collective_reserve(struct collective *collective);
+/* Whether the arena of the generation before, with what forms it, serves again. */
+bool collective_arena_serves(const struct collective *collective);
 void collective_drop_arena(struct group *group);
 void collective_end_seal(struct collective *collective, int status);
 
@@ -227,6 +229,9 @@ void collective_end_seal(struct collective *collective, int status);
 int collective_prepare_device(struct collective *collective);
 void collective_drop_device(struct collective *collective);
 int collective_device_start(struct collective *collective);
+/* The same, once it is the group's turn among the groups over hosts. F8_ENOMEM: nothing is queued.
+ */
+int collective_device_begin(struct collective *collective);
 void collective_device_finished(struct collective *collective, int status);
 void collective_device_go_on(struct collective *collective);
 /* Answers all of a member's quiesces; those of all that waited for a landing. */

@@ -16,15 +16,28 @@ static bool works_on_device(const struct member *member)
     return member->far ? member->far_device : member->device != NULL;
 }
 
+/* Whether amaxes are taken over the ranks of another group, or over this one's for others. */
+static bool shares_amaxes(const struct group *group)
+{
+    const struct weight_list *list = group_member_of(group, 0)->list;
+    if (group->sources)
+        return true;
+    for (uint32_t w = 0; w < list->num_weights; w++)
+        if (list->weights[w].amax_group != 0)
+            return true;
+    return false;
+}
+
 int collective_choose_backend(struct collective *collective)
 {
     const struct group *group = collective->group;
     const struct member *first = group_member_of(group, 0);
-    if (collective->hosts && works_on_device(first))
+    if (collective->hosts && works_on_device(first) && shares_amaxes(group))
         return reason_set(&collective->refusal, F8_EINVAL,
-            "rank 0 (pid %u) of group %s works on a device: a group over several hosts has its "
-            "shards in host memory",
-            first->pid, group->name);
+            "the ranks of group %s work on devices of several hosts, where amaxes cannot be taken "
+            "over another group: register its weights without an amax group, or keep shards in "
+            "host memory",
+            group->name);
     for (uint32_t r = 1; r < group->world_size; r++) {
         const struct member *other = group_member_of(group, r);
         if (works_on_device(other) != works_on_device(first))
@@ -34,7 +47,7 @@ int collective_choose_backend(struct collective *collective)
                 first->pid, works_on_device(first) ? "a device" : "the host");
     }
     struct backend *backend =
-        first->device ? collective->context->cuda : collective->context->backend;
+        works_on_device(first) ? collective->context->cuda : collective->context->backend;
     if (group->arena && collective->backend != backend)
         collective_drop_arena(collective->group);
     collective->backend = backend;
@@ -70,18 +83,25 @@ static void reserved(struct backend_reserve *reserve, int status)
     reserve_ended(collective, status);
 }
 
+/* Where a rank's shards are; -1: on another host. */
+static int32_t device_of(const struct group *group, uint32_t rank)
+{
+    const struct member *member = group_member_of(group, rank);
+    return member->far ? -1 : member->device->number;
+}
+
 /* Whether each rank is where it was. */
 static bool same_devices(const struct group *group)
 {
     const int32_t *devices = group->devices;
     for (uint32_t r = 0; r < group->world_size && devices; r++)
-        if (group_member_of(group, r)->device->number != devices[r])
+        if (device_of(group, r) != devices[r])
             return false;
     return devices != NULL;
 }
 
 /* The arena of the generation before serves again if it fits: its pages are there already. */
-static bool arena_serves(const struct collective *collective)
+bool collective_arena_serves(const struct collective *collective)
 {
     const struct group *group = collective->group;
     if (!group->arena || group->arena->size != collective->layout.size)
@@ -120,11 +140,11 @@ static int note_devices(struct group *group, uint32_t *ret_num_devices)
     group->devices = devices;
     *ret_num_devices = 0;
     for (uint32_t r = 0; r < group->world_size; r++) {
-        devices[r] = group_member_of(group, r)->device->number;
+        devices[r] = device_of(group, r);
         uint32_t before = 0;
         while (devices[before] != devices[r])
             before++;
-        *ret_num_devices += before == r;
+        *ret_num_devices += before == r && devices[r] >= 0;
     }
     return F8_OK;
 }
@@ -145,6 +165,20 @@ static int charge(struct collective *collective, uint32_t copies)
     return status;
 }
 
+/* What devices need to know for a reservation. */
+static int describe_devices(struct collective *collective, struct backend_reserve *reserve)
+{
+    const struct group *group = collective->group;
+    (void)snprintf(collective->arena_name, sizeof(collective->arena_name), "%u/%s/%s",
+        (unsigned)group->job->uid, group->job->name, group->name);
+    reserve->devices = group->devices;
+    reserve->ranks = group->world_size;
+    reserve->slots = group->list->num_weights;
+    reserve->name = collective->arena_name;
+    reserve->deadline_ms = collective->context->config->deadline_ms;
+    return collective->hosts ? comm_lay_out(collective->hosts, &reserve->world) : F8_OK;
+}
+
 int collective_reserve(struct collective *collective)
 {
     struct group *group = collective->group;
@@ -152,7 +186,7 @@ int collective_reserve(struct collective *collective)
     bool none = group->sources && !on_device; /* it gathers nothing */
     if (none)
         collective_drop_arena(group);
-    if (none || arena_serves(collective)) {
+    if (none || collective_arena_serves(collective)) {
         collective->dirty = true;
         collective->run.work = (struct backend_work){
             .job = group->job->id, .finished = arena_kept, .owner = collective};
@@ -174,15 +208,10 @@ int collective_reserve(struct collective *collective)
         .unsealed = collective->hosts != NULL,
         .finished = reserved,
         .owner = collective};
-    if (on_device) {
-        (void)snprintf(collective->arena_name, sizeof(collective->arena_name), "%u/%s/%s",
-            (unsigned)group->job->uid, group->job->name, group->name);
-        reserve->devices = group->devices;
-        reserve->ranks = group->world_size;
-        reserve->slots = group->list->num_weights;
-        reserve->name = collective->arena_name;
-        reserve->deadline_ms = collective->context->config->deadline_ms;
-    }
+    if (on_device)
+        status = describe_devices(collective, reserve);
+    if (status < 0)
+        return status;
     backend_reserve(collective->backend, reserve);
     return F8_OK;
 }

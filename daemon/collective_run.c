@@ -126,8 +126,8 @@ static uint32_t make_far_tasks(
     const struct collective *collective, uint32_t weight, uint32_t rank, struct backend_task *tasks)
 {
     const struct run *run = &collective->run;
-    if (run->phase == RUN_AMAX)
-        return 0;
+    if (run->phase == RUN_AMAX || collective->device)
+        return 0; /* devices exchange the padding too */
     const struct member *member = run->members[rank];
     return padding_task(collective, member, weight, run_place(collective, member), tasks);
 }
@@ -231,6 +231,8 @@ void collective_end_run(struct collective *collective)
 {
     /* A copy: the next round may start before this one's end is over. */
     const struct round_run round = collective->run.round;
+    if (collective->hosts)
+        comm_end_turn(collective->hosts);
     if (round.kind == ROUND_GATHER)
         complete_gather(collective);
     else if (round.kind == ROUND_SYNC || round.kind == ROUND_INVALIDATE)
@@ -384,6 +386,8 @@ void collective_reduced(struct collective *collective, const uint32_t *amaxes)
 
 void collective_fail(struct collective *collective, int status)
 {
+    if (collective->hosts)
+        comm_end_turn(collective->hosts);
     round_finished(collective->rounds, status);
     collective_settle(collective);
 }

@@ -94,6 +94,7 @@ void hosts_tell_asked(
         seal.import_size = member->seal.import_size;
         seal.import_crc = member->seal.import_crc;
         seal.device = member->device != NULL;
+        seal.device_number = member->device ? (uint32_t)member->device->number : 0;
         asked.seal = &seal;
     }
     message.body_case = F8__HOST_MESSAGE__BODY_ASKED;
@@ -168,6 +169,30 @@ void hosts_tell_amax(struct hosts *hosts, uint32_t bucket, const uint32_t *amaxe
     amax.n_amaxes = count;
     message.body_case = F8__HOST_MESSAGE__BODY_AMAX;
     message.amax = &amax;
+    tell_or_break(hosts, &message);
+}
+
+void hosts_tell_turn(struct hosts *hosts, uint64_t number, uint64_t time)
+{
+    F8__HostTurn turn = F8__HOST_TURN__INIT;
+    F8__HostMessage message = F8__HOST_MESSAGE__INIT;
+    turn.number = number;
+    turn.time = time;
+    message.body_case = F8__HOST_MESSAGE__BODY_TURN;
+    message.turn = &turn;
+    tell_or_break(hosts, &message);
+}
+
+void hosts_tell_reduction(
+    struct hosts *hosts, uint64_t number, const uint32_t *amaxes, uint32_t count)
+{
+    F8__HostReduction reduction = F8__HOST_REDUCTION__INIT;
+    F8__HostMessage message = F8__HOST_MESSAGE__INIT;
+    reduction.number = number;
+    reduction.amaxes = (uint32_t *)(uintptr_t)amaxes;
+    reduction.n_amaxes = count;
+    message.body_case = F8__HOST_MESSAGE__BODY_REDUCTION;
+    message.reduction = &reduction;
     tell_or_break(hosts, &message);
 }
 

@@ -76,6 +76,7 @@ struct member {
     uint32_t pid;
     bool far;                  /* of another host, without session, shards or device */
     bool far_device;           /* and works on a device there */
+    int32_t far_number;        /* which */
     uint32_t far_host;         /* its number in the world */
     uint64_t generation;       /* that it takes part in */
     struct device *device;     /* a reference; NULL: its shards are on the host */

@@ -77,3 +77,22 @@ foreach(devices 1 3)
     f8_add_cuda_run(trainer_death_${devices} COMMAND test_cuda_trainer_death DEVICES ${devices}
         MEMORY legacy ENVIRONMENT CUDASIM_DELAY_US=2000 CUDASIM_SEED=23)
 endforeach()
+
+# Groups over hosts on devices: several daemons, each with devices of its own, one communicator. In
+# network namespaces, so as root; else they are skipped.
+f8_add_cuda_run(conformance_2_hosts COMMAND conformance --hosts 2 ${VECTORS} DEVICES 1
+    MEMORY legacy)
+f8_add_cuda_run(conformance_2_hosts_devices COMMAND conformance --hosts 2 ${VECTORS} DEVICES 4
+    MEMORY vmm ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=31)
+f8_add_cuda_run(conformance_3_hosts COMMAND conformance --hosts 3 ${VECTORS} DEVICES 2 MEMORY vmm
+    ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=32)
+# test_hosts_faults runs on devices too (F8_TEST_DEVICE=legacy, as above), by hand: about one run of
+# ten has a rank that is not told in time, for a reason that has not been found.
+# Without root: jobs at once, whose collectives must have one order on all hosts' devices.
+foreach(hosts 2 3)
+    f8_add_cuda_run(hosts_jobs_${hosts} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/hosts_jobs.sh
+        ${CUDASIM_BIN}/f8gatherd $<TARGET_FILE:f8bench> ${hosts} 4 20 DEVICES 2 MEMORY legacy
+        ENVIRONMENT CUDASIM_DELAY_US=300)
+endforeach()
+set_tests_properties(cuda_hosts_jobs_2 cuda_hosts_jobs_3 cuda_conformance_2_hosts cuda_conformance_2_hosts_devices
+    cuda_conformance_3_hosts PROPERTIES LABELS "hosts;cuda")

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Groups over several hosts, as whole processes: daemons in network namespaces of this machine, which
-# need root. Elsewhere these are skipped.
+# need root, with the helper that is built where libgloo is. Elsewhere these are skipped.
 add_library(host_ranks STATIC lib/test_hosts.c lib/host_ranks.c lib/admin_link.c)
 target_link_libraries(host_ranks PUBLIC test_daemon f8bench_network f8proto)
+if(TARGET f8gather-gloo)
+    add_dependencies(host_ranks f8gather-gloo)
+endif()
 
 foreach(suite test_hosts test_hosts_refused test_hosts_state)
     f8_add_test(${suite} LABEL hosts SOURCES system/${suite}.c LIBS host_ranks)

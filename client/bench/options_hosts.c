@@ -90,9 +90,9 @@ int options_check_hosts(const struct options *options)
             options->hosts, options->ranks);
         return -1;
     }
-    if (options->jobs > 1 || options->cuda) {
-        fprintf(stderr, "f8bench: --hosts %" PRIu32 ": cannot go with %s\n", options->hosts,
-            options->cuda ? "--device cuda" : "several --jobs");
+    if (options->jobs > 1) {
+        fprintf(stderr, "f8bench: --hosts %" PRIu32 ": cannot go with several --jobs\n",
+            options->hosts);
         return -1;
     }
     if (shaped && (options->ifname != NULL || options->socket != NULL)) {

@@ -75,14 +75,16 @@ static int prepare_copy(struct rank *rank)
 static int open_device(struct rank *rank)
 {
     const struct options *options = rank->run->options;
-    uint32_t turn = options->num_devices > 0 ? rank->place.rank % options->num_devices : 0;
+    /* Each host has all of the devices. */
+    uint32_t host = layout_host(options, rank->place.rank);
+    uint32_t here = rank->place.rank - layout_first_rank(options, host);
+    uint32_t turn = options->num_devices > 0 ? here % options->num_devices : 0;
     int status;
 
     if (!options->cuda) {
         return 0;
     }
-    status = gpu_open(
-        options->num_devices > 0 ? options->devices[turn] : -1, rank->place.rank, &rank->gpu);
+    status = gpu_open(options->num_devices > 0 ? options->devices[turn] : -1, here, &rank->gpu);
     if (status != F8_OK) {
         return rank_fail(rank, status, "open", "a CUDA device");
     }

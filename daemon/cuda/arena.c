@@ -22,6 +22,7 @@ static void free_records(struct cuda_arena *arena)
     free(arena->base.devices);
     free(arena->device_of_rank);
     free(arena->row_of_rank);
+    free(arena->member_of_rank);
     free(arena->name);
     free(arena->head);
     free(arena);
@@ -46,6 +47,9 @@ static uint32_t part_of(struct cuda_arena *arena, int32_t device)
 static bool place_ranks(struct cuda_arena *arena, const struct backend_reserve *reserve)
 {
     for (uint32_t rank = 0; rank < arena->ranks; rank++) {
+        arena->device_of_rank[rank] = CUDA_FAR;
+        if (reserve->devices[rank] < 0)
+            continue;
         uint32_t d = part_of(arena, reserve->devices[rank]);
         arena->device_of_rank[rank] = d;
         arena->row_of_rank[rank] = arena->devices[d].num_rows++;
@@ -56,11 +60,20 @@ static bool place_ranks(struct cuda_arena *arena, const struct backend_reserve *
         if (!part->ranks)
             return false;
     }
-    for (uint32_t rank = 0; rank < arena->ranks; rank++) {
-        struct cuda_arena_device *part = &arena->devices[arena->device_of_rank[rank]];
-        part->ranks[arena->row_of_rank[rank]] = rank;
-    }
+    for (uint32_t rank = 0; rank < arena->ranks; rank++)
+        if (arena->device_of_rank[rank] != CUDA_FAR)
+            arena->devices[arena->device_of_rank[rank]].ranks[arena->row_of_rank[rank]] = rank;
     return true;
+}
+
+/* Whose communicator has which rank's part. */
+static void place_members(struct cuda_arena *arena, const struct backend_world *world)
+{
+    for (uint32_t rank = 0; rank < arena->ranks; rank++)
+        arena->member_of_rank[rank] = world ? world->members[rank] : arena->device_of_rank[rank];
+    arena->first_member = world ? world->first : 0;
+    arena->num_members = world ? world->count : arena->base.num_devices;
+    arena->base.spans = world != NULL;
 }
 
 static struct cuda_arena *new_records(struct cuda *cuda, const struct backend_reserve *reserve)
@@ -79,9 +92,12 @@ static struct cuda_arena *new_records(struct cuda *cuda, const struct backend_re
     arena->base.devices = calloc(most, sizeof(*arena->base.devices));
     arena->device_of_rank = calloc(reserve->ranks, sizeof(*arena->device_of_rank));
     arena->row_of_rank = calloc(reserve->ranks, sizeof(*arena->row_of_rank));
+    arena->member_of_rank = calloc(reserve->ranks, sizeof(*arena->member_of_rank));
     if (arena->name && arena->devices && arena->base.devices && arena->device_of_rank &&
-        arena->row_of_rank && place_ranks(arena, reserve))
+        arena->row_of_rank && arena->member_of_rank && place_ranks(arena, reserve)) {
+        place_members(arena, reserve->world);
         return arena;
+    }
     free_records(arena);
     return NULL;
 }
@@ -167,8 +183,8 @@ static int wait_for_zeros(struct cuda *cuda, const struct cuda_arena *arena, str
     return status;
 }
 
-static int create_all(struct cuda *cuda, struct cuda_arena *arena,
-    const struct backend_reserve *reserve, struct reason *reason)
+static int create_all(struct cuda *cuda, struct cuda_arena *arena, struct backend_reserve *reserve,
+    struct reason *reason)
 {
     int status = F8_OK;
     for (uint32_t d = 0; d < arena->base.num_devices && status == F8_OK; d++)
@@ -177,22 +193,39 @@ static int create_all(struct cuda *cuda, struct cuda_arena *arena,
         status = wait_for_zeros(cuda, arena, reason);
     if (status == F8_OK)
         status = cuda_work_prepare(cuda, arena, reason);
-    if (status == F8_OK && arena->base.num_devices > 1)
-        status =
-            cuda_comm_form(cuda, arena, arena->name, cuda_now_ms() + reserve->deadline_ms, reason);
+    if (status == F8_OK && arena->num_members > 1)
+        status = cuda_comm_form(cuda, arena, reserve, reason);
     return status;
+}
+
+static int check_rank(const struct cuda *cuda, const struct backend_reserve *reserve, uint32_t rank,
+    struct reason *reason)
+{
+    const struct backend_world *world = reserve->world;
+    int32_t device = reserve->devices[rank];
+    if ((device < 0 && !world) || device >= (int32_t)cuda->num_devices)
+        return reason_set(reason, F8_EINVAL,
+            "rank %" PRIu32 " is on device %" PRId32 "; there are devices 0 to %" PRIu32, rank,
+            device, cuda->num_devices - 1);
+    if (world && world->members[rank] >= world->count)
+        return reason_set(reason, F8_EINVAL,
+            "rank %" PRIu32 " is on device %" PRIu32 " of all hosts, which have %" PRIu32, rank,
+            world->members[rank], world->count);
+    return F8_OK;
 }
 
 static int check(
     const struct cuda *cuda, const struct backend_reserve *reserve, struct reason *reason)
 {
-    if (reserve->ranks == 0)
+    uint32_t here = 0;
+    for (uint32_t rank = 0; rank < reserve->ranks; rank++) {
+        int status = check_rank(cuda, reserve, rank, reason);
+        if (status < 0)
+            return status;
+        here += reserve->devices[rank] >= 0;
+    }
+    if (here == 0)
         return reason_set(reason, F8_EINVAL, "an arena of no ranks");
-    for (uint32_t rank = 0; rank < reserve->ranks; rank++)
-        if (reserve->devices[rank] < 0 || (uint32_t)reserve->devices[rank] >= cuda->num_devices)
-            return reason_set(reason, F8_EINVAL,
-                "rank %" PRIu32 " is on device %" PRId32 "; there are devices 0 to %" PRIu32, rank,
-                reserve->devices[rank], cuda->num_devices - 1);
     if (reserve->size > SIZE_MAX / 2)
         return reason_set(
             reason, F8_ENOMEM, "cannot reserve an arena of %" PRIu64 " bytes", reserve->size);

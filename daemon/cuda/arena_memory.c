@@ -131,12 +131,14 @@ int cuda_arena_tables_create(
     part->amax = (uint32_t *)(part->counts + cells);
     part->reduced = part->amax + cells;
     part->scale = (float *)(part->reduced + arena->slots);
+    landed += (uint64_t)arena->slots * sizeof(uint32_t);
     status = cuda_failed(cudaHostAlloc(&part->mirror, landed, cudaHostAllocDefault), reason,
         "cannot reserve %" PRIu64 " bytes of pinned memory", landed);
     if (status < 0)
         return status;
     part->landed_counts = part->mirror;
     part->landed_amax = (uint32_t *)(part->landed_counts + cells);
+    part->landed_reduced = part->landed_amax + cells;
     return cuda_failed(cudaMemsetAsync(part->tables, 0, size, part->stream), reason,
         "cannot fill tables on device %" PRId32, part->device);
 }

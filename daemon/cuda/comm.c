@@ -106,24 +106,66 @@ static void keep(struct cuda *cuda, struct cuda_comms *comms)
 
 static enum backend_path choose_path(const struct cuda_arena *arena)
 {
-    if (arena->base.num_devices == 1)
+    if (arena->num_members == 1)
         return BACKEND_PATH_NONE;
     for (uint32_t rank = 0; rank < arena->ranks; rank++)
-        if (arena->ranks != arena->base.num_devices || arena->device_of_rank[rank] != rank)
+        if (arena->ranks != arena->num_members || arena->member_of_rank[rank] != rank)
             return BACKEND_PATH_BROADCAST;
     return BACKEND_PATH_ALLGATHER;
 }
 
-/* A new set of communicators, for a world that is this process alone. */
-static int form_new(struct cuda *cuda, const struct cuda_arena *arena, const char *key,
-    uint64_t deadline_ms, struct cuda_comms **ret_comms, struct reason *reason)
+int cuda_comm_unique(struct cuda *cuda, uint8_t ret_id[BACKEND_UNIQUE_SIZE], struct reason *reason)
 {
-    const struct nccl_library *nccl = &cuda->nccl->library;
     ncclUniqueId id;
+    if (!cuda->nccl)
+        return reason_set(reason, F8_ENOENT,
+            "to exchange bytes between hosts the daemon needs NCCL, which it has not: %s",
+            cuda->nccl_reason);
+    const struct nccl_library *nccl = &cuda->nccl->library;
+    cuda_beat(cuda, "ncclGetUniqueId");
     ncclResult_t result = nccl->ncclGetUniqueId(&id);
     if (result != ncclSuccess)
         return nccl_library_failed(nccl, "ncclGetUniqueId", result, NULL, reason);
-    return cuda_comms_new(cuda, arena, key, &id, deadline_ms, ret_comms, reason);
+    memcpy(ret_id, &id, sizeof(id));
+    return F8_OK;
+}
+
+/* A new set of communicators, for a world that is this process alone. */
+static int form_new(struct cuda *cuda, const struct cuda_arena *arena, uint64_t deadline_ms,
+    struct cuda_comms **ret_comms, struct reason *reason)
+{
+    ncclUniqueId id;
+    int r = cuda_comm_unique(cuda, (uint8_t *)&id, reason);
+    if (r < 0)
+        return r;
+    const struct cuda_forming forming = {.id = &id, .deadline_ms = deadline_ms};
+    return cuda_comms_new(cuda, arena, &forming, ret_comms, reason);
+}
+
+static void give(struct cuda_arena *arena, struct cuda_comms *comms)
+{
+    comms->is_held = true;
+    arena->comms = comms;
+}
+
+/*
+ * One whose ranks are on several hosts: always a new one, as the others could have none that fits a
+ * kept one; and without windows, which serve the copy engines within a host.
+ */
+static int form_over_hosts(struct cuda *cuda, struct cuda_arena *arena,
+    struct backend_reserve *reserve, uint64_t deadline_ms, struct reason *reason)
+{
+    ncclUniqueId id;
+    struct cuda_comms *comms;
+    memcpy(&id, reserve->world->unique, sizeof(id));
+    const struct cuda_forming forming = {
+        .id = &id, .deadline_ms = deadline_ms, .is_abandoned = &reserve->is_abandoned};
+    int r = cuda_comms_new(cuda, arena, &forming, &comms, reason);
+    if (r < 0)
+        return r;
+    comms->is_abandoned = &arena->is_abandoned;
+    give(arena, comms);
+    return F8_OK;
 }
 
 static bool has_window(const struct cuda_comms *comms)
@@ -134,13 +176,13 @@ static bool has_window(const struct cuda_comms *comms)
     return true;
 }
 
-static int form(struct cuda *cuda, struct cuda_arena *arena, const char *key, uint64_t deadline_ms,
-    struct reason *reason)
+static int form(
+    struct cuda *cuda, struct cuda_arena *arena, uint64_t deadline_ms, struct reason *reason)
 {
-    struct cuda_comms *comms = take_kept(cuda, arena, key);
+    struct cuda_comms *comms = take_kept(cuda, arena, arena->name);
     bool is_warm = comms != NULL;
     if (!comms) {
-        int r = form_new(cuda, arena, key, deadline_ms, &comms, reason);
+        int r = form_new(cuda, arena, deadline_ms, &comms, reason);
         if (r < 0)
             return r;
     }
@@ -149,20 +191,20 @@ static int form(struct cuda *cuda, struct cuda_arena *arena, const char *key, ui
         /* An error is a communicator's for good. */
         cuda_comms_doom(cuda, comms);
         is_warm = false;
-        int r = form_new(cuda, arena, key, deadline_ms, &comms, reason);
+        int r = form_new(cuda, arena, deadline_ms, &comms, reason);
         if (r < 0)
             return r;
     }
-    comms->is_held = true;
-    arena->comms = comms;
+    give(arena, comms);
     arena->base.warm = is_warm;
     arena->base.window = has_window(comms);
     return F8_OK;
 }
 
-int cuda_comm_form(struct cuda *cuda, struct cuda_arena *arena, const char *key,
-    uint64_t deadline_ms, struct reason *reason)
+int cuda_comm_form(struct cuda *cuda, struct cuda_arena *arena, struct backend_reserve *reserve,
+    struct reason *reason)
 {
+    uint64_t deadline_ms = cuda_now_ms() + reserve->deadline_ms;
     arena->base.path = choose_path(arena);
     if (arena->base.path == BACKEND_PATH_NONE)
         return F8_OK;
@@ -170,12 +212,13 @@ int cuda_comm_form(struct cuda *cuda, struct cuda_arena *arena, const char *key,
         return reason_set(reason, F8_ENOENT,
             "group %s is on %u devices, and to exchange bytes between them the daemon needs NCCL, "
             "which it has not: %s",
-            key, arena->base.num_devices, cuda->nccl_reason);
+            arena->name, arena->num_members, cuda->nccl_reason);
     struct reason why;
-    int r = form(cuda, arena, key, deadline_ms, &why);
+    int r = reserve->world ? form_over_hosts(cuda, arena, reserve, deadline_ms, &why)
+                           : form(cuda, arena, deadline_ms, &why);
     if (r < 0)
-        return reason_set(reason, r, "group %s: cannot form communicators over %u devices: %s", key,
-            arena->base.num_devices, why.text);
+        return reason_set(reason, r, "group %s: cannot form communicators over %u devices: %s",
+            arena->name, arena->num_members, why.text);
     return F8_OK;
 }
 
@@ -186,13 +229,14 @@ void cuda_comm_release(struct cuda *cuda, struct cuda_arena *arena, bool healthy
         return;
     arena->comms = NULL;
     comms->is_held = false;
+    comms->is_abandoned = NULL;
     if (healthy && !comms->is_failed && arena->broken == F8_OK)
         cuda_comms_remove_window(cuda, comms);
     else
         cuda_comms_doom(cuda, comms);
     if (comms->is_failed)
         return;
-    if (cuda->host.linger_ms > 0 && comms->key[0] != '\0')
+    if (cuda->host.linger_ms > 0 && comms->key[0] != '\0' && !arena->base.spans)
         keep(cuda, comms);
     else
         cuda_comms_free(cuda, comms);

@@ -17,19 +17,23 @@
 /* Sets of communicators that are kept for later, at most. */
 #define CUDA_MAX_KEPT 16
 
+_Static_assert(sizeof(ncclUniqueId) == BACKEND_UNIQUE_SIZE, "hosts carry NCCL's unique id whole");
+
 struct cuda_nccl {
     struct nccl_library library;
 };
 
-/* A set: one communicator on each device of an arena; a device's place is its rank. */
+/* A set: one communicator on each device of an arena, which have ranks that follow one another. */
 struct cuda_comms {
-    struct cuda_comms *next; /* borrowed: kept or doomed after this one */
-    char *key;               /* owned: what the set is kept under, with the devices */
-    uint64_t expires_ms;     /* of cuda_now_ms: when a kept set ends */
-    bool is_held;            /* an arena has it */
-    bool is_failed;          /* never used again: it is aborted as soon as that ends */
-    bool is_ended;           /* it has been: what is left is to be freed */
-    uint32_t count;
+    struct cuda_comms *next;    /* borrowed: kept or doomed after this one */
+    char *key;                  /* owned: what the set is kept under, with the devices */
+    uint64_t expires_ms;        /* of cuda_now_ms: when a kept set ends */
+    bool is_held;               /* an arena has it */
+    bool is_failed;             /* never used again: it is aborted as soon as that ends */
+    bool is_ended;              /* it has been: what is left is to be freed */
+    _Atomic bool *is_abandoned; /* borrowed: of the arena; set: other ranks are not waited for.
+                                   NULL: there are none on other hosts, or no arena any more */
+    uint32_t count;             /* here */
     struct cuda_comm {
         int32_t device;
         ncclComm_t comm;     /* owned; NULL: none, or none any more */
@@ -73,10 +77,16 @@ bool cuda_comm_gate_is_open(const struct cuda_arena *arena, uint32_t d);
 
 /* ---- among comm*.c ---- */
 
-/* Forms a set, or nothing. id: of the world that the devices' places are in. comm_form.c */
-int cuda_comms_new(struct cuda *cuda, const struct cuda_arena *arena, const char *key,
-    const ncclUniqueId *id, uint64_t deadline_ms, struct cuda_comms **ret_comms,
-    struct reason *reason);
+/* What forming a set takes besides its arena. */
+struct cuda_forming {
+    const ncclUniqueId *id;     /* borrowed: of the arena's world */
+    uint64_t deadline_ms;       /* of cuda_now_ms */
+    _Atomic bool *is_abandoned; /* borrowed: see struct cuda_comms */
+};
+
+/* Forms a set, or nothing. comm_form.c */
+int cuda_comms_new(struct cuda *cuda, const struct cuda_arena *arena,
+    const struct cuda_forming *forming, struct cuda_comms **ret_comms, struct reason *reason);
 
 /* Registers the arena's memory. False if NCCL cannot, and then the set may be unusable. */
 bool cuda_comms_add_window(struct cuda *cuda, const struct cuda_arena *arena,
@@ -85,7 +95,8 @@ void cuda_comms_remove_window(struct cuda *cuda, struct cuda_comms *comms);
 
 /*
  * Waits until what a set's last group began has been done. Steady works come here: then it is the
- * time that NCCL's own thread takes for a launch. call: for sentences. F8_EDEADLINE, F8_EIO.
+ * time that NCCL's own thread takes for a launch. call: for sentences. F8_EDEADLINE, F8_EIO;
+ * F8_ECANCELED: it was abandoned.
  */
 int cuda_comms_settle(struct cuda *cuda, const struct cuda_comms *comms, const char *call,
     uint64_t deadline_ms, struct reason *reason);

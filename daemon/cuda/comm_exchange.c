@@ -79,8 +79,8 @@ static ncclResult_t all_gather(
     ncclResult_t result = ncclSuccess;
     for (uint32_t d = 0; d < arena->base.num_devices && goes_on(result); d++) {
         uint8_t *to = arena->base.devices[d].base + span->offset;
-        result = nccl->ncclAllGather(to + d * span->chunk, to, span->chunk, ncclUint8,
-            arena->comms->members[d].comm, arena->devices[d].stream);
+        result = nccl->ncclAllGather(to + (arena->first_member + d) * span->chunk, to, span->chunk,
+            ncclUint8, arena->comms->members[d].comm, arena->devices[d].stream);
     }
     return result;
 }
@@ -104,8 +104,8 @@ static ncclResult_t broadcast_span(struct cuda *cuda, struct cuda_arena *arena,
 {
     ncclResult_t result = ncclSuccess;
     for (uint32_t rank = 0, end; rank < arena->ranks && goes_on(result); rank = end) {
-        uint32_t root = arena->device_of_rank[rank];
-        for (end = rank + 1; end < arena->ranks && arena->device_of_rank[end] == root;)
+        uint32_t root = arena->member_of_rank[rank];
+        for (end = rank + 1; end < arena->ranks && arena->member_of_rank[end] == root;)
             end++;
         result = broadcast(
             cuda, arena, span->offset + rank * span->chunk, (end - rank) * span->chunk, root);

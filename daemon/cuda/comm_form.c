@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How a set of communicators comes to be: all ranks of this process in one group, non-blocking, and
- * polled until a deadline, so that a peer that never comes costs a sentence and not the daemon.
+ * polled until a deadline, or until the loop has heard that a host will not come, so that a peer
+ * that never comes costs a sentence and not the daemon.
  * Device thread, while no collective runs.
  */
 #include <sched.h>
@@ -52,6 +53,8 @@ int cuda_comms_settle(struct cuda *cuda, const struct cuda_comms *comms, const c
             return F8_OK;
         if (state != ncclInProgress)
             return nccl_library_failed(nccl, call, state, comm, reason);
+        if (comms->is_abandoned && atomic_load(comms->is_abandoned))
+            return reason_set(reason, F8_ECANCELED, "%s: another host takes no part in it", call);
         if (cuda_now_ms() >= deadline_ms)
             return reason_set(reason, F8_EDEADLINE, "%s over %u devices was not done in time", call,
                 comms->count);
@@ -77,13 +80,13 @@ bool cuda_comms_are_well(struct cuda *cuda, const struct cuda_comms *comms, stru
 
 /* ---- forming ---- */
 
-static struct cuda_comms *alloc(const struct cuda_arena *arena, const char *key)
+static struct cuda_comms *alloc(const struct cuda_arena *arena)
 {
     uint32_t count = arena->base.num_devices;
     struct cuda_comms *comms = calloc(1, sizeof(*comms) + count * sizeof(comms->members[0]));
     if (!comms)
         return NULL;
-    comms->key = strdup(key);
+    comms->key = strdup(arena->name);
     if (!comms->key) {
         free(comms);
         return NULL;
@@ -119,8 +122,8 @@ static void count_made(struct cuda *cuda, const struct cuda_comms *comms)
     (void)pthread_mutex_unlock(&cuda->info_lock);
 }
 
-static int init_ranks(struct cuda *cuda, struct cuda_comms *comms, const ncclUniqueId *id,
-    uint64_t deadline_ms, struct reason *reason)
+static int init_ranks(struct cuda *cuda, const struct cuda_arena *arena, struct cuda_comms *comms,
+    const struct cuda_forming *forming, struct reason *reason)
 {
     const struct nccl_library *nccl = &cuda->nccl->library;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -133,8 +136,8 @@ static int init_ranks(struct cuda *cuda, struct cuda_comms *comms, const ncclUni
     ncclResult_t result = nccl->ncclGroupStart();
     for (uint32_t d = 0; d < comms->count && result == ncclSuccess; d++) {
         cuda_device_switch(comms->members[d].device);
-        result = nccl->ncclCommInitRankConfig(
-            &comms->members[d].comm, (int)comms->count, *id, (int)d, &config);
+        result = nccl->ncclCommInitRankConfig(&comms->members[d].comm, (int)arena->num_members,
+            *forming->id, (int)(arena->first_member + d), &config);
         if (result == ncclInProgress)
             result = ncclSuccess;
     }
@@ -142,20 +145,21 @@ static int init_ranks(struct cuda *cuda, struct cuda_comms *comms, const ncclUni
     count_made(cuda, comms);
     if (result != ncclSuccess && result != ncclInProgress)
         return nccl_library_failed(nccl, "ncclCommInitRankConfig", result, NULL, reason);
-    return cuda_comms_settle(cuda, comms, "forming communicators", deadline_ms, reason);
+    return cuda_comms_settle(cuda, comms, "forming communicators", forming->deadline_ms, reason);
 }
 
-int cuda_comms_new(struct cuda *cuda, const struct cuda_arena *arena, const char *key,
-    const ncclUniqueId *id, uint64_t deadline_ms, struct cuda_comms **ret_comms,
-    struct reason *reason)
+int cuda_comms_new(struct cuda *cuda, const struct cuda_arena *arena,
+    const struct cuda_forming *forming, struct cuda_comms **ret_comms, struct reason *reason)
 {
-    struct cuda_comms *comms = alloc(arena, key);
+    struct cuda_comms *comms = alloc(arena);
     if (!comms)
         return reason_set(reason, F8_ENOMEM, "no memory for the record of %u communicators",
             arena->base.num_devices);
+    comms->is_abandoned = forming->is_abandoned;
     int r = open_gates(comms, reason);
     if (r == F8_OK)
-        r = init_ranks(cuda, comms, id, deadline_ms, reason);
+        r = init_ranks(cuda, arena, comms, forming, reason);
+    comms->is_abandoned = NULL; /* it is the caller's of the reservation */
     if (r < 0) {
         cuda_comms_doom(cuda, comms);
         return r;

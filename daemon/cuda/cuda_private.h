@@ -59,6 +59,8 @@ enum cuda_command_kind {
     CUDA_UNMAP,
     CUDA_RESERVE,
     CUDA_FREE_ARENA,
+    CUDA_LOOK, /* nothing but wakes the thread: an arena is abandoned */
+    CUDA_UNIQUE,
     CUDA_FENCE,
     CUDA_WORK,
     CUDA_QUIT,
@@ -75,6 +77,7 @@ struct cuda_command {
         struct backend_reserve *reserve;
         struct backend_fence *fence;
         struct backend_work *work;
+        struct backend_unique *unique;
         struct backend_client *client; /* owned, as the next two: what is to go */
         struct backend_mapping *mapping;
         struct cuda_arena *arena;
@@ -289,6 +292,7 @@ struct cuda_arena_device {
     void *mirror; /* owned */
     struct f8k_counts *landed_counts;
     uint32_t *landed_amax;
+    uint32_t *landed_reduced;
     struct cuda_ring *ring; /* work.c's: owned through cuda_work_prepare and _release */
     /* arena.c's own. */
     CUmemGenericAllocationHandle memory;
@@ -297,6 +301,9 @@ struct cuda_arena_device {
     bool is_mapped, has_memory;
 };
 
+/* A rank that another host has. */
+#define CUDA_FAR UINT32_MAX
+
 struct cuda_arena {
     struct device_arena base; /* base.path, window and warm are comm.c's to set, in the reserve */
     struct arena *head;       /* owned: what the daemon names it by, as long as works may */
@@ -304,8 +311,14 @@ struct cuda_arena {
     char *name;               /* owned: as of the reservation; "" if it gave none: not to be kept */
     uint64_t size;            /* bytes; 0: of tables only */
     uint32_t ranks, slots;
-    uint32_t *device_of_rank;          /* owned: index into devices */
-    uint32_t *row_of_rank;             /* owned: in the tables of that device */
+    uint32_t *device_of_rank;           /* owned: index into devices; CUDA_FAR: on another host */
+    uint32_t *row_of_rank;              /* owned: in the tables of that device */
+    uint32_t *member_of_rank;           /* owned: whose communicator, of the arena's world */
+    uint32_t first_member, num_members; /* that of devices[0]; of all hosts */
+    /* The loop's, until it sets is_abandoned: other hosts do not do their part any more. */
+    int abandoned;
+    struct reason abandoned_reason;
+    _Atomic bool is_abandoned;
     struct cuda_arena_device *devices; /* owned: base.num_devices of them, by lowest rank */
     struct cuda_comms
         *comms;           /* comm.c's; NULL on one device, or where nothing is to be exchanged */
@@ -380,14 +393,17 @@ void cuda_nccl_open(struct cuda *cuda);
 
 void cuda_nccl_close(struct cuda *cuda);
 
+/* A unique id. F8_ENOENT without NCCL, F8_EIO. */
+int cuda_comm_unique(struct cuda *cuda, uint8_t ret_id[BACKEND_UNIQUE_SIZE], struct reason *reason);
+
 /*
- * Communicators for an arena of several devices: kept ones of this key if they are there, else new
- * ones, until the time (of cuda_now_ms) of the deadline; registers the memory as a window where
- * NCCL can. No collective runs. Sets arena->comms and path, window, warm of arena->base. F8_ENOENT
- * without NCCL, F8_EDEADLINE, F8_EIO.
+ * Communicators for an arena of several devices, here or on other hosts: kept ones of its name if
+ * they are there, else new ones, until the time (of cuda_now_ms) of the deadline; registers the
+ * memory as a window where NCCL can. No collective runs. Sets arena->comms and path, window, warm
+ * of arena->base. F8_ENOENT without NCCL, F8_EDEADLINE, F8_EIO; F8_ECANCELED: it was abandoned.
  */
-int cuda_comm_form(struct cuda *cuda, struct cuda_arena *arena, const char *key,
-    uint64_t deadline_ms, struct reason *reason);
+int cuda_comm_form(struct cuda *cuda, struct cuda_arena *arena, struct backend_reserve *reserve,
+    struct reason *reason);
 
 /* Before the arena's memory is unmapped. `healthy`: keep them for the linger, else abort them. */
 void cuda_comm_release(struct cuda *cuda, struct cuda_arena *arena, bool healthy);

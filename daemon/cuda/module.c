@@ -50,7 +50,8 @@ static void deliver_work(
 /* Whether there is a finished(). */
 static bool is_awaited(enum cuda_command_kind kind)
 {
-    return kind != CUDA_DETACH && kind != CUDA_UNMAP && kind != CUDA_FREE_ARENA;
+    return kind != CUDA_DETACH && kind != CUDA_UNMAP && kind != CUDA_FREE_ARENA &&
+           kind != CUDA_LOOK;
 }
 
 static void deliver(struct cuda *cuda, struct cuda_completion *completion)
@@ -70,6 +71,9 @@ static void deliver(struct cuda *cuda, struct cuda_completion *completion)
         break;
     case CUDA_RESERVE:
         command.reserve->finished(command.reserve, command.status);
+        break;
+    case CUDA_UNIQUE:
+        command.unique->finished(command.unique, command.status);
         break;
     case CUDA_FENCE:
         command.fence->finished(command.fence, command.status);
@@ -156,6 +160,23 @@ static void module_free_arena(struct backend *backend, struct device_arena *aren
         &(struct cuda_command){.kind = CUDA_FREE_ARENA, .arena = (struct cuda_arena *)arena});
 }
 
+static void module_unique(struct backend *backend, struct backend_unique *unique)
+{
+    unique->reason.text[0] = '\0';
+    push(backend, &(struct cuda_command){.kind = CUDA_UNIQUE, .unique = unique});
+}
+
+static void module_break_arena(
+    struct backend *backend, struct device_arena *base, int status, const char *why)
+{
+    struct cuda_arena *arena = (struct cuda_arena *)base;
+    if (atomic_load(&arena->is_abandoned))
+        return;
+    arena->abandoned = reason_set(&arena->abandoned_reason, status, "%s", why);
+    atomic_store(&arena->is_abandoned, true);
+    push(backend, &(struct cuda_command){.kind = CUDA_LOOK});
+}
+
 static void module_fence(struct backend *backend, struct backend_fence *fence)
 {
     push(backend, &(struct cuda_command){.kind = CUDA_FENCE, .fence = fence, .pid = fence->pid});
@@ -222,6 +243,8 @@ static const struct backend_device_ops device_ops = {
     .map = module_map,
     .unmap = module_unmap,
     .free_arena = module_free_arena,
+    .unique = module_unique,
+    .break_arena = module_break_arena,
     .fence = module_fence,
     .collect = module_collect,
     .info = module_info,

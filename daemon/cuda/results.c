@@ -135,6 +135,10 @@ static void take_rows(const struct landing_part *part)
             landing->counts[i].nan += counts[i].nan;
         }
     }
+    /* Equal on all devices. */
+    if (landing->reduced && device == record->arena->devices)
+        memcpy(landing->reduced, device->landed_reduced + landing->first,
+            landing->count * sizeof(*landing->reduced));
 }
 
 /* With the lock: the last part ends the landing. */
@@ -174,6 +178,10 @@ static int copy_rows(const struct cuda_arena *arena, const struct cuda_arena_dev
             error = cudaMemcpyAsync(device->landed_counts + cell, device->counts + cell,
                 landing->count * sizeof(*device->counts), cudaMemcpyDeviceToHost, device->stream);
     }
+    if (landing->reduced && device == arena->devices && error == cudaSuccess)
+        error = cudaMemcpyAsync(device->landed_reduced + landing->first,
+            device->reduced + landing->first, landing->count * sizeof(*device->reduced),
+            cudaMemcpyDeviceToHost, device->stream);
     return cuda_failed(error, reason, "cannot copy results from device %d", device->device);
 }
 
@@ -205,6 +213,7 @@ static void fill(struct cuda *cuda, struct cuda_arena *arena, struct cuda_comman
     record->landing = landing;
     record->command = landing->landed ? NULL : command;
     record->begin_ms = cuda_now_ms();
+    record->has_grace = false;
     record->has_ended = record->is_delivered = false;
     record->parts_left = arena->base.num_devices + 1; /* the last one is the device thread's own */
     record->num_ready = steps->num_ready < LANDING_READY ? steps->num_ready : LANDING_READY;

@@ -25,7 +25,8 @@ struct cuda_landing {
     uint32_t slots;                    /* of the arena */
     struct backend_landing *landing;   /* borrowed: from the caller, until it has ended */
     struct cuda_command *command; /* owned: to be finished with it; NULL: that was done before */
-    uint64_t begin_ms;            /* of cuda_now_ms */
+    uint64_t begin_ms;            /* of cuda_now_ms; its deadline counts from here */
+    bool has_grace;               /* it has got GRACE_MS more */
     struct backend_ready ready[LANDING_READY]; /* borrowed: clients stay attached until it ends */
     uint32_t num_ready;
     /* Under the lock. */

@@ -11,6 +11,9 @@
 /* How often the streams of landings are looked at for errors. */
 #define LOOK_MS 50
 
+/* Where nothing here is late, but other hosts' devices: they know whose fault it is, and say so. */
+#define GRACE_MS 1000
+
 void cuda_results_break(
     struct cuda *cuda, struct cuda_arena *arena, int status, const struct reason *reason)
 {
@@ -89,6 +92,22 @@ static struct cuda_landing *find_late(
     return NULL;
 }
 
+/* Whether all that is late is on other hosts, and they have the time to say what. */
+static bool gives_grace(struct cuda_landing *late)
+{
+    const struct cuda_arena *arena = late->arena;
+    if (!arena->base.spans || late->has_grace)
+        return false;
+    for (uint32_t d = 0; d < arena->base.num_devices; d++) {
+        cuda_device_switch(arena->devices[d].device);
+        if (!cuda_comm_gate_is_open(arena, d))
+            return false;
+    }
+    late->has_grace = true;
+    late->begin_ms += GRACE_MS;
+    return true;
+}
+
 /*
  * Fails the arenas with a late landing. A record that is late stays what it is without the lock,
  * too: only its host functions could end it, and then it is put aside, but never freed.
@@ -100,7 +119,7 @@ static uint64_t check_deadlines(struct cuda *cuda, uint64_t now_ms)
         uint64_t next;
         struct reason reason;
         (void)pthread_mutex_lock(&landings->lock);
-        const struct cuda_landing *late = find_late(landings, now_ms, &next);
+        struct cuda_landing *late = find_late(landings, now_ms, &next);
         struct cuda_arena *arena = late ? late->arena : NULL;
         int r = late ? reason_set(&reason, F8_EDEADLINE,
                            "group %s: a work's results did not come within %lu ms", arena->name,
@@ -109,6 +128,8 @@ static uint64_t check_deadlines(struct cuda *cuda, uint64_t now_ms)
         (void)pthread_mutex_unlock(&landings->lock);
         if (!late)
             return next;
+        if (gives_grace(late))
+            continue;
         say_who(late, &reason);
         cuda_results_break(cuda, arena, r, &reason);
     }

@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <inttypes.h>
 
+#include "daemon/cuda/results.h"
 #include "proto/status.h"
 
 /* Between two looks at streams that something to go waits for. */
@@ -22,6 +23,7 @@ static const char *const kind_names[] = {
     [CUDA_UNMAP] = "unmapping a client's memory",
     [CUDA_RESERVE] = "reserving an arena",
     [CUDA_FREE_ARENA] = "freeing an arena",
+    [CUDA_UNIQUE] = "making a unique id",
     [CUDA_FENCE] = "a fence",
     [CUDA_WORK] = "issuing a work",
     [CUDA_QUIT] = "ending",
@@ -173,6 +175,8 @@ static struct reason *reason_of(struct cuda_command *command)
 {
     if (command->kind == CUDA_ATTACH)
         return &command->attach->reason;
+    if (command->kind == CUDA_UNIQUE)
+        return &command->unique->reason;
     return command->kind == CUDA_MAP ? &command->map->reason : &command->reserve->reason;
 }
 
@@ -184,6 +188,8 @@ static int run_exclusive(struct cuda *cuda, struct cuda_command *command)
         return cuda_attach_run(cuda, command->attach);
     case CUDA_MAP:
         return cuda_map_run(cuda, command->map);
+    case CUDA_UNIQUE:
+        return cuda_comm_unique(cuda, command->unique->id, &command->unique->reason);
     default:
         assert(command->kind == CUDA_RESERVE);
         return cuda_reserve_run(cuda, command->reserve);
@@ -207,6 +213,8 @@ static bool take_next(struct cuda *cuda, bool *quits)
             cuda_finish(cuda, command, F8_ECANCELED);
         else
             cuda_work_run(cuda, command);
+    } else if (command->kind == CUDA_LOOK) {
+        cuda_finish(cuda, command, F8_OK);
     } else if (is_to_go(command->kind) || command->kind == CUDA_FENCE) {
         note_drains(cuda, command);
         append_going(&cuda->queue, command);
@@ -278,12 +286,21 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* Whatever it is busy with, no host waits for long for what another one will not do. */
+static void break_abandoned(struct cuda *cuda)
+{
+    for (struct cuda_arena *arena = cuda->arenas; arena; arena = arena->next)
+        if (arena->broken == F8_OK && atomic_load(&arena->is_abandoned))
+            cuda_results_break(cuda, arena, arena->abandoned, &arena->abandoned_reason);
+}
+
 void cuda_thread_serve(struct cuda *cuda)
 {
     struct cuda_queue *queue = &cuda->queue;
     bool quits = false;
     for (;;) {
         uint64_t now = cuda_now_ms();
+        break_abandoned(cuda);
         uint64_t tick = least(cuda_results_tick(cuda, now), cuda_comm_tick(cuda, now));
         bool has_ripe = look_at_going(cuda, false);
         if (queue->head || has_ripe) {

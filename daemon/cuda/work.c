@@ -179,6 +179,7 @@ static void issue(struct work_plan *plan)
 static void refuse(struct work_plan *plan)
 {
     struct backend_landing *landing = plan->steps->landing;
+    plan->steps->reason = plan->reason;
     if (landing)
         landing->reason = plan->reason;
     cuda_finish(plan->cuda, plan->command, plan->status);
@@ -186,9 +187,15 @@ static void refuse(struct work_plan *plan)
 
 static void fail(struct work_plan *plan)
 {
+    const struct cuda_arena *arena = plan->arena;
     struct reason words = plan->reason;
-    plan->status =
-        reason_set(&plan->reason, plan->status, "group %s: %s", plan->arena->name, words.text);
+    if (atomic_load(&plan->arena->is_abandoned)) {
+        plan->status = arena->abandoned;
+        plan->reason = arena->abandoned_reason;
+    } else {
+        plan->status =
+            reason_set(&plan->reason, plan->status, "group %s: %s", arena->name, words.text);
+    }
     cuda_results_break(plan->cuda, plan->arena, plan->status, &plan->reason);
     refuse(plan);
 }

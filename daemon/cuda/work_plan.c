@@ -29,6 +29,9 @@ static int check_task(struct work_plan *plan, const struct backend_task *task)
         return reason_set(&plan->reason, F8_EINVAL,
             "a task is of rank %u and slot %u; its arena has %u ranks and %u slots", task->row,
             task->slot, arena->ranks, arena->slots);
+    if (arena->device_of_rank[task->row] == CUDA_FAR)
+        return reason_set(
+            &plan->reason, F8_EINVAL, "a task is of rank %u, which is on another host", task->row);
     int32_t device = arena->devices[arena->device_of_rank[task->row]].device;
     if (task->device != device)
         return reason_set(&plan->reason, F8_EINVAL,

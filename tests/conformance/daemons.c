@@ -5,7 +5,10 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+#include "tests/lib/device_memory.h"
 
 /* Where the daemon is, seen from the folder of this program; $F8_TEST_DAEMON is another. */
 static const char *const places[] = {"../bin/f8gatherd", "f8gatherd"};
@@ -20,6 +23,21 @@ static int find_program(char *program, size_t size, struct bench_error *error)
         if (daemon_beside(places[i], program, size) == 0 && access(program, X_OK) == 0)
             break;
     return program[0] != '\0' ? 0 : bench_fail(error, "cannot tell where this program lies");
+}
+
+int daemons_check(struct bench_error *error)
+{
+    char program[PATH_MAX], helper[PATH_MAX + 16];
+    if (network_check(error) != 0 || find_program(program, sizeof(program), error) != 0)
+        return -1;
+    if (device_memory_used()) /* devices have no helper between them */
+        return 0;
+    char *slash = strrchr(program, '/');
+    if (slash)
+        slash[1] = '\0';
+    (void)snprintf(helper, sizeof(helper), "%sf8gather-gloo", slash ? program : "");
+    return access(helper, X_OK) == 0 ? 0
+                                     : bench_fail(error, "%s is not there (no libgloo?)", helper);
 }
 
 int daemons_start(uint32_t hosts, struct daemons *ret_daemons, struct bench_error *error)

@@ -18,6 +18,9 @@ struct daemons {
     struct network *network;          /* owned: of the hosts; NULL: there are none */
 };
 
+/* Whether there can be hosts here: it takes root, and the daemon's helper. */
+int daemons_check(struct bench_error *error);
+
 /* On failure nothing of them stays. */
 int daemons_start(uint32_t hosts, struct daemons *ret_daemons, struct bench_error *error);
 

@@ -116,7 +116,7 @@ int main(int argc, char **argv)
     const char *dir = read_arguments(argc, argv, &hosts);
     if (!dir)
         return 2;
-    if (hosts > 0 && network_check(&error) != 0) {
+    if (hosts > 0 && daemons_check(&error) != 0) {
         printf("skipped: %s\n", error.text);
         return SKIP;
     }

@@ -43,4 +43,8 @@ way OK --mesh dp=2,tp=2
 way OK --mesh dp=2,tp=2 --flavour delayed
 way OK --hsdp 2 --ranks 4 --cuda-memory vmm
 way OK --jobs 2 --ranks 2
+way OK --hosts 2 --ifname lo --ranks 2
+way OK --hosts 2 --ifname lo --ranks 5 --slots 2 --no-precompute
+way OK --hosts 3 --ifname lo --ranks 6 --flavour delayed --cuda-memory vmm --pre-gather
+way "$found" --hosts 2 --ifname lo --ranks 4 --plant byte
 exit $failed

@@ -15,6 +15,12 @@ foreach(suite work exchange nccl order steady results)
     f8_add_cuda_test(test_cuda_${suite} SOURCES test_cuda_${suite}.c LIBS cuda_fixture
         ENVIRONMENT CUDASIM_DEVICES=4 CUDASIM_DELAY_US=300)
 endforeach()
+# Two processes, of which none may have used CUDA when the other is forked: a test each its own.
+if(NOT F8_SANITIZE MATCHES thread)
+    f8_add_cuda_test(test_cuda_world SOURCES test_cuda_world.c LIBS cuda_fixture
+        ENVIRONMENT CUDASIM_DEVICES=2 CUDASIM_DELAY_US=300)
+    set_property(TEST test_cuda_world APPEND PROPERTY ENVIRONMENT CK_FORK=yes)
+endif()
 # Its functions stand in for the runtime's.
 set_target_properties(test_cuda_results PROPERTIES ENABLE_EXPORTS ON)
 

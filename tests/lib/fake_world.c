@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "status.h"
-#include "hosts.pb-c.h"
 #include "tests/lib/fake_private.h"
 
 #define MEETINGS  64
@@ -334,11 +333,6 @@ static void deliver(struct world *world, const struct message *message)
         world->listener->formed(world);
         break;
     case MESSAGE_DATA:
-        if (getenv("MODEL_TRACE")) {
-            F8__HostMessage *m = f8__host_message__unpack(NULL, message->size, message->data);
-            fprintf(stderr, "    world %u host %u hears %u: era %d body %d rank %d\n", world->meeting, world->here, message->host, (int)m->era, m->body_case, m->body_case == 2 ? (int)m->entered->rank : m->body_case == 4 ? (int)m->asked->rank : m->body_case == 6 ? (int)m->gone->rank : -1);
-            f8__host_message__free_unpacked(m, NULL);
-        }
         world->listener->received(world, message->host, message->data, message->size);
         break;
     case MESSAGE_LOST:

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/device_memory.h"
 #include "lib/fault_model.h"
 #include "lib/patience.h"
 #include "lib/test_daemon.h"
@@ -20,13 +21,15 @@
 struct rank {
     struct fault_crew *crew; /* borrowed: as it was at the fork */
     uint32_t number;
-    int socket;               /* borrowed: from the crew */
-    struct f8_client *client; /* owned */
-    struct f8_group *group;   /* borrowed: from the client */
-    float *shards;            /* borrowed: from the client's region */
+    int socket;                   /* borrowed: from the crew */
+    struct f8_client *client;     /* owned */
+    struct f8_group *group;       /* borrowed: from the client */
+    float *shards;                /* borrowed: from the client's region */
+    struct device_memory *memory; /* owned: NULL on the host */
+    void *stream;                 /* borrowed: from memory */
     bool sealed, fresh;
     bool precomputes; /* in this generation, where gathers find their scales else */
-    uint64_t syncs;
+    uint64_t syncs, asked_ms;
     int64_t deadline_ms;
     const char *call; /* the last: a literal */
     char text[1536];  /* why it failed */
@@ -48,6 +51,14 @@ static int note(struct rank *rank, int status, const char *call)
     return status;
 }
 
+static void leave(struct rank *rank)
+{
+    f8_close(rank->client);
+    device_memory_close(rank->memory);
+    rank->client = NULL;
+    rank->memory = NULL;
+}
+
 static int join(struct rank *rank, const uint8_t *id)
 {
     const struct fault_crew *crew = rank->crew;
@@ -56,10 +67,12 @@ static int join(struct rank *rank, const uint8_t *id)
     const struct f8_hosts hosts = {.id = id, .local_ranks = place->local_ranks};
     struct f8_region *region;
     void *address;
-    f8_close(rank->client);
-    rank->client = NULL;
+    leave(rank);
     rank->sealed = false;
     int status = note(rank, f8_connect(&options, &rank->client), "f8_connect");
+    if (status == F8_OK)
+        status = note(
+            rank, device_memory_open(rank->client, rank->number, &rank->memory), "f8_set_device");
     if (status == F8_OK && crew->one_host)
         status =
             note(rank, f8_group_join(rank->client, "dp", rank->number, crew->ranks, &rank->group),
@@ -71,11 +84,13 @@ static int join(struct rank *rank, const uint8_t *id)
             "f8_group_join_hosts");
     if (status == F8_OK)
         status = note(rank,
-            f8_region_alloc(rank->client, fault_model_bytes(crew->ranks), &region, &address),
+            device_memory_alloc(
+                rank->memory, rank->client, fault_model_bytes(crew->ranks), &region, &address),
             "f8_region_alloc");
     if (status < 0)
         return status;
     rank->shards = address;
+    rank->stream = device_memory_stream(rank->memory);
     return note(rank, fault_model_register(rank->group, region, crew->ranks), "f8_register");
 }
 
@@ -95,6 +110,7 @@ static int seal(struct rank *rank)
         .state = rank->fresh ? F8_STATE_FRESH : F8_STATE_CONTINUE,
         .syncs = rank->fresh ? 0 : F8_ANY_SYNCS,
         .deadline_ms = rank->deadline_ms};
+    rank->asked_ms = fault_now_ms();
     int status = note(rank, f8_seal(rank->group, &options), "f8_seal");
     if (status == F8_OK)
         status = note(rank, f8_syncs(rank->group, &rank->syncs), "f8_syncs");
@@ -103,24 +119,43 @@ static int seal(struct rank *rank)
     return status;
 }
 
+/* For a request that was made just now. */
 static int wait_for(struct rank *rank, int status, const f8_ticket *ticket, const char *call)
 {
+    rank->asked_ms = fault_now_ms();
     if (note(rank, status, call) < 0)
         return status;
-    return note(rank, f8_wait(rank->group, *ticket, F8_FOREVER, NULL), call);
+    return note(rank, f8_wait(rank->group, *ticket, F8_FOREVER, rank->stream), call);
+}
+
+/* On devices a gather is answered when it is queued: whether it came to its end is known later. */
+static bool was_in_vain(struct rank *rank, uint32_t bucket)
+{
+    int status = note(rank, f8_quiesce(rank->group, F8_FOREVER), "f8_quiesce");
+    if (status == F8_OK)
+        status = note(rank,
+            f8_changed(rank->group, fault_model_first(bucket), fault_model_count(bucket)),
+            "f8_changed");
+    return status < 0;
 }
 
 static int use(struct rank *rank, uint32_t bucket)
 {
     struct f8_view views[FAULT_WEIGHTS];
     int status = note(rank,
-        f8_post_gather(rank->group, bucket, F8_FOREVER, views, fault_model_count(bucket), NULL),
+        f8_post_gather(
+            rank->group, bucket, F8_FOREVER, views, fault_model_count(bucket), rank->stream),
         "f8_post_gather");
+    if (status == F8_OK)
+        status = note(rank, device_memory_see_all(rank->memory, views, fault_model_count(bucket)),
+            "seeing the views");
     if (status < 0)
         return status;
     const char *wrong = fault_model_check(bucket, views, rank->syncs);
+    if (wrong && rank->memory && was_in_vain(rank, bucket))
+        return F8_EBROKEN;
     if (!wrong)
-        return note(rank, f8_release(rank->group, bucket, NULL), "f8_release");
+        return note(rank, f8_release(rank->group, bucket, rank->stream), "f8_release");
     (void)snprintf(rank->text, sizeof(rank->text), "%s", wrong);
     return F8_EINTERNAL;
 }
@@ -128,15 +163,22 @@ static int use(struct rank *rank, uint32_t bucket)
 static int step(struct rank *rank)
 {
     f8_ticket ticket;
-    fault_model_fill(rank->shards, rank->number, rank->crew->ranks, rank->syncs);
-    int status = note(rank, f8_changed(rank->group, 0, FAULT_WEIGHTS), "f8_changed");
+    uint32_t ranks = rank->crew->ranks;
+    fault_model_fill(rank->shards, rank->number, ranks, rank->syncs);
+    int status = note(rank, device_memory_put(rank->memory, rank->shards, fault_model_bytes(ranks)),
+        "filling shards");
+    if (status == F8_OK)
+        status = note(rank, f8_changed(rank->group, 0, FAULT_WEIGHTS), "f8_changed");
     if (status == F8_OK && rank->precomputes)
-        status = wait_for(rank, f8_precompute(rank->group, rank->deadline_ms, NULL, &ticket),
-            &ticket, "f8_precompute");
+        status =
+            wait_for(rank, f8_precompute(rank->group, rank->deadline_ms, rank->stream, &ticket),
+                &ticket, "f8_precompute");
     if (status == F8_OK && rank->syncs % 3 == 1)
-        status = note(rank, f8_pre_gather(rank->group, 0, NULL), "f8_pre_gather");
+        status = note(rank, f8_pre_gather(rank->group, 0, rank->stream), "f8_pre_gather");
+    rank->asked_ms = fault_now_ms();
     for (uint32_t b = 0; b < FAULT_BUCKETS && status == F8_OK; b++)
-        status = note(rank, f8_gather(rank->group, b, rank->deadline_ms, NULL), "f8_gather");
+        status =
+            note(rank, f8_gather(rank->group, b, rank->deadline_ms, rank->stream), "f8_gather");
     for (uint32_t b = 0; b < FAULT_BUCKETS && status == F8_OK; b++)
         status = use(rank, b);
     if (status == F8_OK)
@@ -177,6 +219,7 @@ static void report(const struct rank *rank, enum fault_task task, int status)
         .status = status,
         .call = rank->call,
         .at_ms = fault_now_ms(),
+        .asked_ms = rank->asked_ms,
         .syncs = rank->syncs};
     (void)snprintf(report.text, sizeof(report.text), "%s", rank->text);
     if (write(rank->socket, &report, sizeof(report)) != (ssize_t)sizeof(report))
@@ -216,7 +259,7 @@ static int be_rank(void *argument)
         if (order.task != FAULT_LEAVE)
             carry_out(rank, &order);
     }
-    f8_close(rank->client);
+    leave(rank);
     return 0;
 }
 

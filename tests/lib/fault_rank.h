@@ -39,9 +39,10 @@ struct fault_order {
 struct fault_report {
     enum fault_task task;
     int status;
-    const char *call; /* which call it was: a literal, the same in all processes of the crew */
-    uint64_t at_ms;   /* CLOCK_MONOTONIC */
-    uint64_t syncs;   /* that the group has seen, as this rank knows */
+    const char *call;  /* which call it was: a literal, the same in all processes of the crew */
+    uint64_t at_ms;    /* CLOCK_MONOTONIC */
+    uint64_t asked_ms; /* when the rank asked for its last collective */
+    uint64_t syncs;    /* that the group has seen, as this rank knows */
     char text[1536];
 };
 

@@ -14,6 +14,7 @@
 
 #define SCENE_HOSTS       3 /* at most */
 #define SCENE_LOCAL_RANKS 2
+#define SCENE_TIMEOUT_MS  "4000" /* after which a silent host is lost */
 
 enum fault_kind {
     FAULT_RANK_KILL,
@@ -52,6 +53,8 @@ void scene_start(struct scene *scene, uint32_t num_hosts, uint64_t seed, uint8_t
 /* A number below `count`. */
 uint32_t scene_choose(struct scene *scene, uint32_t count);
 const char *scene_kind_name(enum fault_kind kind);
+/* Whether it is one of an engine, which groups on devices have none of. */
+bool scene_needs_helper(enum fault_kind kind);
 /* Whether a host is lost by it. */
 bool scene_loses_host(enum fault_kind kind);
 /* Makes the fault, at a moment when the crew trains or seals. */

@@ -4,18 +4,30 @@
 
 #include <check.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "lib/admin_link.h"
 
 #define MAX_ARGUMENTS 24
 
+/* The helper lies beside the daemon. */
+static int check_helper(struct bench_error *error)
+{
+    char path[PATH_MAX];
+    const char *daemon = test_daemon_program(), *slash = strrchr(daemon, '/');
+    int folder = slash ? (int)(slash - daemon) + 1 : 0;
+    (void)snprintf(path, sizeof(path), "%.*sf8gather-gloo", folder, daemon);
+    return access(path, X_OK) == 0 ? 0 : bench_fail(error, "%s is not there (no libgloo?)", path);
+}
+
 bool test_hosts_possible(void)
 {
     struct bench_error error;
-    if (network_check(&error) == 0)
+    if (network_check(&error) == 0 && check_helper(&error) == 0)
         return true;
     printf("skipped: %s\n", error.text);
     return false;

@@ -352,7 +352,6 @@ static const struct {
     {"run --hosts 65", 2, "--hosts 65: must be a number from 2 to 64"},
     {"run --hosts 3 --ranks 2", 2, "--hosts 3: each needs a rank, of 2"},
     {"run --hosts 2 --jobs 2", 2, "--hosts 2: cannot go with several --jobs"},
-    {"run --hosts 2 --device cuda", 2, "--hosts 2: cannot go with --device cuda"},
     {"run --hosts 2 --socket a", 2, "--socket a: 2 hosts have a socket each, not 1 in all"},
     {"run --hosts 2 --socket a,b,", 2, "--socket a,b,: 2 hosts have a socket each, not 3 in all"},
     {"run --hosts 2 --socket a,", 2, "--socket a,: the path of a socket has 1 to 107 bytes"},
