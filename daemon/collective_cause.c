@@ -107,7 +107,9 @@ static void overdue_text(
     reason_append(reason, "the deadline of %s, collective %" PRIu64 " of group %s, passed: ",
         collective_describe(group, cause->kind, cause->bucket, what, sizeof(what)), cause->number,
         group->name);
-    if (cause->outside) {
+    if (cause->outside && cause->kind == ROUND_SEAL) {
+        reason_append(reason, "its hosts have not met");
+    } else if (cause->outside) {
         if (group->amax_group)
             reason_append(
                 reason, "it waited for the ranks of amax group %s", group->amax_group->name);

@@ -11,15 +11,6 @@
 #include "daemon/log.h"
 #include "status.h"
 
-/* The lowest rank of this host; NULL if there is none. */
-static const struct member *first_here(const struct group *group)
-{
-    for (uint32_t r = 0; r < group->world_size; r++)
-        if (group->members[r] && !group->members[r]->far)
-            return group->members[r];
-    return NULL;
-}
-
 /* Whether all ranks of this host but `last` have asked for the seal. */
 static bool others_asked(const struct hosts *hosts, const struct member *last)
 {
@@ -45,7 +36,7 @@ int hosts_prepare_seal(struct hosts *hosts, const struct member *member, struct 
     if (continues)
         collective_find_state(collective);
     if (!group->sources)
-        return hosts_tell_list(hosts, first_here(group)->list, continues, reason);
+        return hosts_tell_list(hosts, group_first_here(group)->list, continues, reason);
     struct weight_list *list;
     int status = collective_compare_sources(collective, &list);
     if (status < 0) {
@@ -78,7 +69,7 @@ int hosts_seat_lists(struct hosts *hosts, struct reason *reason)
 int hosts_compare_lists(struct hosts *hosts, const struct weight_list *list, struct reason *reason)
 {
     const struct group *group = hosts->collective->group;
-    const struct member *here = first_here(group);
+    const struct member *here = group_first_here(group);
     int status = F8_OK;
     for (uint32_t r = 0; r < group->world_size && status == F8_OK; r++) {
         const struct member *far = group_member_of(group, r);

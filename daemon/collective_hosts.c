@@ -138,6 +138,7 @@ void hosts_release(struct hosts *hosts)
         drop_far_members(hosts);
     hosts_quiet(hosts);
     hosts->collective = NULL;
+    (void)uv_timer_stop(&hosts->timer);
     if (hosts_formed(hosts) && hosts->over.text[0] == '\0' && !others_are_idle(hosts))
         (void)uv_timer_start(&hosts->timer, on_patience,
             hosts->context->closing ? CLOSING_PATIENCE_MS : PATIENCE_MS, 0);
@@ -187,6 +188,9 @@ static void finish(struct hosts *hosts, int status, const struct reason *reason)
 {
     struct collective *collective = hosts->collective;
     hosts->over = *reason;
+    /* Not to be taken for the loss of one's own daemon. */
+    if (hosts_formed(hosts) && status == F8_ECONN)
+        status = F8_ERANKDEAD;
     /* What runs here may still come to the engine, where it would wait for them. */
     for (uint32_t h = 0; h < hosts->num_hosts; h++)
         hosts->all[h].lost = h != hosts->here;
@@ -225,6 +229,7 @@ static void formed(struct world *world)
     log_info("job %s, group %s: %u ranks on %u hosts", hosts->collective->group->job->name,
         hosts->collective->group->name, hosts->collective->group->world_size, hosts->num_hosts);
     hosts_flush(hosts);
+    round_poke(hosts->collective->rounds); /* a seal may have waited for this */
     collective_settle(hosts->collective);
 }
 
@@ -282,6 +287,36 @@ static const struct world_listener listener = {
 
 /* ---- the beginning ---- */
 
+static uint32_t count_here(const struct group *group)
+{
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < group->world_size; r++)
+        count += group->members[r] && !group->members[r]->far &&
+                 group->members[r]->generation == group->generation;
+    return count;
+}
+
+/* The root has been waiting for as long: those who have come here are told that it is in vain. */
+static void on_incomplete(uv_timer_t *timer)
+{
+    struct hosts *hosts = timer->data;
+    struct collective *collective = hosts->collective;
+    (void)reason_set(&hosts->over, F8_EDEADLINE,
+        "group %.120s: %u of the %u ranks that it is to have on this host have joined within %g s",
+        collective->group->name, count_here(collective->group), hosts->local_ranks,
+        (double)hosts->context->config->world_deadline_ms / 1000);
+    collective->broken_by = hosts->over;
+    hosts_break(hosts, F8_EDEADLINE);
+    collective_settle(collective);
+}
+
+/* Until all local ranks are there, nobody else looks at the clock. */
+static void await_others(struct hosts *hosts)
+{
+    (void)uv_timer_start(
+        &hosts->timer, on_incomplete, hosts->context->config->world_deadline_ms, 0);
+}
+
 int hosts_new(
     struct collective *collective, const struct collective_span *span, struct hosts **ret_hosts)
 {
@@ -299,6 +334,7 @@ int hosts_new(
         collective->group->name);
     (void)uv_timer_init(collective->context->loop, &hosts->timer); /* cannot fail */
     hosts->timer.data = hosts;
+    await_others(hosts);
     *ret_hosts = hosts;
     return F8_OK;
 }
@@ -307,6 +343,7 @@ void hosts_next_era(struct hosts *hosts)
 {
     if (!hosts->world) { /* nobody has heard of the first */
         hosts_drop_told(hosts);
+        await_others(hosts);
         return;
     }
     hosts->era++;
@@ -314,15 +351,6 @@ void hosts_next_era(struct hosts *hosts)
     hosts->engine.gave_up = false;
     for (uint32_t h = 0; h < hosts->num_hosts; h++)
         host_begin_era(&hosts->all[h]);
-}
-
-static uint32_t count_here(const struct group *group)
-{
-    uint32_t count = 0;
-    for (uint32_t r = 0; r < group->world_size; r++)
-        count += group->members[r] && !group->members[r]->far &&
-                 group->members[r]->generation == group->generation;
-    return count;
 }
 
 /* All local ranks are there: their daemon reports them. */
@@ -362,6 +390,7 @@ void hosts_entered(struct hosts *hosts, const struct member *member)
     }
     if (count_here(collective->group) < hosts->local_ranks)
         return;
+    (void)uv_timer_stop(&hosts->timer);
     struct reason reason;
     int status = meet(hosts, &reason);
     if (status == F8_OK)

@@ -68,9 +68,10 @@ static int check_others(const struct group *group, uint32_t rank, bool again,
         return reason_set(reason, F8_EMISMATCH,
             "rank %u enters group %s %s where rank %u (pid %u) did %s", rank, group->name,
             span->id ? "with a unique id" : "without a unique id", other->rank, other->pid,
-            !hosts     ? "without"
-            : span->id ? "with another"
-                       : "with one: give the same (f8_group_rejoin_hosts)");
+            !hosts ? "without"
+            : span->id
+                ? "with another"
+                : "with one: give the same, to f8_group_join_hosts or f8_group_rejoin_hosts");
     if (hosts->local_ranks != span->local_ranks)
         return reason_set(reason, F8_EMISMATCH,
             "rank %u says that group %s has %u ranks on this host where rank %u (pid %u) says %u",
@@ -135,6 +136,9 @@ int collective_set_span(struct group *group, uint32_t rank, bool again,
         return status;
     if (!first || !span->id || same_id(collective->hosts, span))
         return check_place(group, rank, reason);
+    status = world_check_id(span->id, reason);
+    if (status < 0)
+        return status;
     hosts_release(collective->next_hosts);
     collective->next_hosts = NULL;
     if (change_hosts(collective, span) < 0)

@@ -17,15 +17,6 @@ static bool is_here(const struct member *member)
     return member && !member->far;
 }
 
-/* The lowest of them. */
-static const struct member *first_here(const struct group *group)
-{
-    uint32_t r = 0;
-    while (!is_here(group->members[r]))
-        r++;
-    return group->members[r];
-}
-
 /* A walk over the weights that name the amax group, as one rank of it registered them. */
 struct walk {
     const struct group *amax_group; /* borrowed */
@@ -106,7 +97,7 @@ static int check_source(
 /* Compares a rank's weights with those of the first; the first difference is named. */
 static int compare_rank(const struct group *group, uint32_t rank, struct reason *reason)
 {
-    const struct member *first = first_here(group), *other = group->members[rank];
+    const struct member *first = group_first_here(group), *other = group->members[rank];
     struct walk a = walk_begin(group, first), b = walk_begin(group, other);
     for (; a.source && b.source; walk_next(&a), walk_next(&b)) {
         const struct weight *x = walk_weight(&a), *y = walk_weight(&b);
@@ -152,7 +143,7 @@ static int fill_list(const struct group *group, struct weight_list *list, struct
     const struct group *source = NULL;
     uint32_t first = 0;
     int status = F8_OK;
-    struct walk walk = walk_begin(group, first_here(group));
+    struct walk walk = walk_begin(group, group_first_here(group));
     for (; walk.source && status == F8_OK; walk_next(&walk)) {
         struct weight copy = *walk_weight(&walk);
         /* Two sources may each have a bucket of that name: that is refused, for an exchange counts

@@ -95,11 +95,11 @@ static void describe_end(struct fabric *fabric, int64_t exit_status, int signal)
         (void)snprintf(open, sizeof(open), " when it was to %s", fabric_doing(fabric));
     if (signal != 0)
         fabric_fail(fabric, F8_EIO,
-            "the engine of this host (" FABRIC_HELPER ", pid %d) was killed by signal %d (%s)%s",
+            "the engine (" FABRIC_HELPER ", pid %d) was killed by signal %d (%s)%s",
             fabric->process.pid, signal, strsignal(signal), open);
     else
         fabric_fail(fabric, F8_EIO,
-            "the engine of this host (" FABRIC_HELPER ", pid %d) ended with status %" PRId64 "%s",
+            "the engine (" FABRIC_HELPER ", pid %d) ended with status %" PRId64 "%s",
             fabric->process.pid, exit_status, open);
 }
 

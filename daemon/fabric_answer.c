@@ -49,7 +49,7 @@ static bool accept_answer(struct fabric *fabric)
     if (fabric->busy && answer->command == fabric->command && place_payload(fabric))
         return true;
     fabric_fail(fabric, F8_EIO,
-        "the engine of this host (" FABRIC_HELPER ", pid %d) answered nonsense: command %" PRIu32
+        "the engine (" FABRIC_HELPER ", pid %d) answered nonsense: command %" PRIu32
         ", status %" PRId32 ", %" PRIu64 " bytes",
         fabric->process.pid, answer->command, answer->status, answer->payload);
     return false;

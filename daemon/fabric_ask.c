@@ -65,7 +65,7 @@ static void on_deadline(uv_timer_t *timer)
 {
     struct fabric *fabric = timer->data;
     fabric_fail(fabric, F8_EDEADLINE,
-        "the engine of this host (" FABRIC_HELPER ", pid %d) did not %s within %" PRIu64 " ms",
+        "the engine (" FABRIC_HELPER ", pid %d) did not %s within %" PRIu64 " ms",
         fabric->process.pid, fabric_doing(fabric), fabric->deadline_ms);
 }
 

@@ -69,12 +69,17 @@ void group_bury(struct group *group)
     }
 }
 
-bool group_is_empty(const struct group *group)
+struct member *group_first_here(const struct group *group)
 {
     for (uint32_t r = 0; r < group->world_size; r++)
         if (group->members[r] && !group->members[r]->far)
-            return false;
-    return true;
+            return group->members[r];
+    return NULL;
+}
+
+bool group_is_empty(const struct group *group)
+{
+    return !group_first_here(group);
 }
 
 uint32_t group_present(const struct group *group)

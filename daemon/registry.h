@@ -200,6 +200,9 @@ void group_bury(struct group *group);
 /* Whether nobody of this host is in it. */
 bool group_is_empty(const struct group *group);
 
+/* The lowest rank that is seated here; NULL: none is. */
+struct member *group_first_here(const struct group *group);
+
 /* Number of ranks that take part in the group's present generation. */
 uint32_t group_present(const struct group *group);
 

@@ -167,10 +167,12 @@ static void on_deadline(uv_timer_t *timer)
 void world_lose_root(struct world *world, const char *why)
 {
     struct reason reason;
-    if (world->state == WORLD_FORMED && world->root < world->num_hosts)
+    if (world->state == WORLD_FORMED && world->root < world->num_hosts) {
+        struct world_host *root = &world->hosts[world->root];
+        root->lost = true;
         (void)reason_set(&reason, F8_ECONN, "group %.120s: its root host %s (%s) is lost: %.200s",
-            world->group, world->hosts[world->root].name, world->root_address, why);
-    else
+            world->group, root->name, root->address, why);
+    } else
         (void)reason_set(&reason, F8_ECONN, "group %.120s: its root at %s is lost: %.200s",
             world->group, world->root_address, why);
     world_end(world, F8_ECONN, &reason);

@@ -105,6 +105,9 @@ struct world_place {
  */
 int world_place(const struct config *config, struct world_place *ret, struct reason *reason);
 
+/* Whether these bytes are a unique id, whatever has become of its root. F8_EINVAL. */
+int world_check_id(const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], struct reason *reason);
+
 /*
  * Takes part, also where this daemon is the root. F8_EINVAL: these bytes are no unique id;
  * F8_EIO, F8_ENOMEM. What goes wrong later comes through `ended`.

@@ -105,6 +105,12 @@ int world_id_unpack(
     return F8_OK;
 }
 
+int world_check_id(const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], struct reason *reason)
+{
+    struct world_id ignored;
+    return world_id_unpack(id, &ignored, reason);
+}
+
 socklen_t world_address_size(const struct sockaddr_storage *address)
 {
     return address->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);

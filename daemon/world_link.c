@@ -339,7 +339,10 @@ static void on_connected(uv_connect_t *request, int status)
         return;
     if (status == UV_ECONNREFUSED) {
         struct reason reason;
-        (void)reason_set(&reason, F8_ENOENT, "nobody listens there any more");
+        (void)reason_set(&reason, F8_ENOENT,
+            "nobody listens there any more; an id is for one group, and for as long as "
+            "--world-deadline "
+            "says: make a new one");
         link_lose(link, F8_ENOENT, &reason);
         return;
     }

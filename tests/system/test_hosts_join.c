@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks that join a group over several hosts at a daemon which is not theirs: one more than the
- * host is to have, and one in place of another, both while the hosts still meet.
+ * Ranks that join a group over several hosts: at a daemon which is not theirs (one more than the
+ * host is to have, one in place of another), with what is no id, where others never come, and where
+ * there is but one host.
  */
 #include <check.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "f8client.h"
@@ -26,7 +28,7 @@ static struct f8_client *connect_client(void)
 
 static void setup(void)
 {
-    static const char *const arguments[] = {"--socket-ifname", "lo", NULL};
+    static const char *const arguments[] = {"--socket-ifname", "lo", "--world-deadline", "3", NULL};
     test_daemon_start(&server, arguments);
     for (int i = 0; i < CLIENTS; i++)
         clients[i] = connect_client();
@@ -74,6 +76,99 @@ START_TEST(one_in_place_of_another)
 }
 END_TEST
 
+START_TEST(bytes_that_are_no_id)
+{
+    id[40] ^= 1;
+    refused(join(0, 0, 2, 1), F8_EINVAL, "damaged");
+    memset(id, 0, sizeof(id));
+    refused(join(0, 0, 2, 1), F8_EINVAL, "this is no unique id");
+}
+END_TEST
+
+/* The rank that waits for another of its host hears when the root's patience ends. */
+START_TEST(a_host_that_is_not_complete)
+{
+    struct f8_hosts hosts = {.id = id, .local_ranks = 2};
+    const struct f8_bucket_desc bucket = {.name = "b", .first = 0, .count = 1};
+    const struct f8_weight_desc weight = {
+        .name = "w",
+        .shape = {1, 4},
+        .ndim = 2,
+        .dtype = F8_F32,
+        .flavour = F8_RAW,
+    };
+    struct f8_group *group;
+    int status = f8_group_join_hosts(clients[0], "dp", 1, 4, &hosts, &group);
+    ck_assert_int_eq(status, F8_OK);
+    status = f8_register(group, &weight, 1, &bucket, 1);
+    ck_assert_msg(status == F8_OK, "%s", f8_error_text());
+    refused(f8_seal(group, NULL), F8_EDEADLINE,
+        "group dp: 1 of the 2 ranks that it is to have on this host have joined within 3 s");
+}
+END_TEST
+
+struct sealing {
+    struct f8_client *client;
+    uint32_t rank;
+    int status;
+    char text[512];
+};
+
+/* A group of which this host has all the ranks; each on a thread. */
+static void *join_and_seal(void *argument)
+{
+    struct sealing *sealing = argument;
+    struct f8_hosts hosts = {.id = id, .local_ranks = 2};
+    const struct f8_bucket_desc bucket = {.name = "b", .first = 0, .count = 1};
+    struct f8_weight_desc weight = {
+        .name = "w",
+        .shape = {2, 4},
+        .ndim = 2,
+        .dtype = F8_F32,
+        .flavour = F8_RAW,
+    };
+    struct f8_group *group;
+    struct f8_region *region = NULL;
+    void *shard;
+    f8_ticket ticket;
+    sealing->status = f8_region_alloc(sealing->client, 16, &region, &shard);
+    weight.region = region;
+    if (sealing->status == F8_OK)
+        sealing->status =
+            f8_group_join_hosts(sealing->client, "dp", sealing->rank, 2, &hosts, &group);
+    if (sealing->status == F8_OK)
+        sealing->status = f8_register(group, &weight, 1, &bucket, 1);
+    if (sealing->status == F8_OK)
+        sealing->status = f8_seal(group, NULL);
+    if (sealing->status == F8_OK)
+        sealing->status = f8_sync(group, F8_DEFAULT_DEADLINE, &ticket);
+    if (sealing->status == F8_OK)
+        sealing->status = f8_wait(group, ticket, F8_FOREVER, NULL);
+    strncpy(sealing->text, f8_error_text(), sizeof(sealing->text) - 1);
+    return NULL;
+}
+
+/* The seal can be asked for before the daemon has the table of its own world. */
+START_TEST(one_host_of_all_ranks)
+{
+    for (int i = 0; i < 20; i++) {
+        struct sealing sealings[2] = {
+            {.client = clients[1], .rank = 0}, {.client = clients[2], .rank = 1}};
+        pthread_t threads[2];
+        for (int r = 0; r < 2; r++)
+            ck_assert_int_eq(pthread_create(&threads[r], NULL, join_and_seal, &sealings[r]), 0);
+        for (int r = 0; r < 2; r++)
+            ck_assert_int_eq(pthread_join(threads[r], NULL), 0);
+        for (int r = 0; r < 2; r++) {
+            ck_assert_msg(sealings[r].status == F8_OK, "%s", sealings[r].text);
+            f8_close(clients[1 + r]);
+            clients[1 + r] = connect_client();
+        }
+        ck_assert_int_eq(f8_unique_id(clients[0], id), F8_OK);
+    }
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = tcase_create("hosts_join");
@@ -81,5 +176,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, one_too_many);
     tcase_add_test(tcase, one_in_place_of_another);
+    tcase_add_test(tcase, bytes_that_are_no_id);
+    tcase_add_test(tcase, a_host_that_is_not_complete);
+    tcase_add_test(tcase, one_host_of_all_ranks);
     return run_suite("hosts_join", tcase);
 }
