@@ -350,8 +350,7 @@ static void failed(struct collective *collective, int status)
     collective->refusal = device->steps.reason;
     if (collective->refusal.text[0] == '\0' && landing)
         collective->refusal = landing->reason;
-    if (collective->hosts)
-        comm_failed(collective->hosts);
+    collective_arena_failed(collective);
     collective_fail(collective, status);
 }
 

@@ -342,7 +342,8 @@ static enum served serve_turn(struct hosts *hosts, uint32_t host, const F8__Host
 static enum served serve_reduction(
     struct hosts *hosts, uint32_t host, const F8__HostReduction *reduction)
 {
-    if (hosts->collective->group->state == GROUP_BROKEN)
+    /* After a death what was complete goes on here as well as there. */
+    if (round_drained(hosts->collective->rounds) && hosts->collective->group->state == GROUP_BROKEN)
         return SERVED;
     if (reduction->number == 0)
         return WRONG;

@@ -108,8 +108,7 @@ static void take_landed_weight(
 /* The devices failed: what they have gathered is no more to be trusted than what they will. */
 static void break_group(struct collective *collective, int status, const struct reason *reason)
 {
-    if (collective->hosts)
-        comm_failed(collective->hosts);
+    collective_arena_failed(collective);
     if (round_is_broken(collective->rounds))
         return;
     collective->broken_by = *reason;

@@ -219,6 +219,8 @@ int collective_choose_backend(struct collective *collective);
 int collective_reserve(struct collective *collective);
 /* Whether the arena of the generation before, with what forms it, serves again. */
 bool collective_arena_serves(const struct collective *collective);
+/* On devices: what is there does not serve again. */
+void collective_arena_failed(struct collective *collective);
 void collective_drop_arena(struct group *group);
 void collective_end_seal(struct collective *collective, int status);
 

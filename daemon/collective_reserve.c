@@ -104,7 +104,7 @@ static bool same_devices(const struct group *group)
 bool collective_arena_serves(const struct collective *collective)
 {
     const struct group *group = collective->group;
-    if (!group->arena || group->arena->size != collective->layout.size)
+    if (!group->arena || group->arena->size != collective->layout.size || group->arena_failed)
         return false;
     /* One that was sealed before the engine has mapped it is of no use to it. */
     if (collective->hosts && !engine_has_mapped(collective->hosts, group->arena))
@@ -114,10 +114,18 @@ bool collective_arena_serves(const struct collective *collective)
     return group->arena_slots == group->list->num_weights && same_devices(group);
 }
 
+void collective_arena_failed(struct collective *collective)
+{
+    collective->group->arena_failed = true;
+    if (collective->hosts)
+        comm_failed(collective->hosts);
+}
+
 void collective_drop_arena(struct group *group)
 {
     registry_discharge_arena(group->job, group->arena_bytes);
     group->arena_bytes = 0;
+    group->arena_failed = false;
     if (group->collective->hosts)
         engine_forget_arena(group->collective->hosts);
     arena_free(group->arena);

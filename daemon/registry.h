@@ -105,6 +105,7 @@ struct group {
     uint64_t arena_bytes;            /* charged for it: its size, on each of its devices */
     int32_t *devices;                /* owned: by rank; where it lies, if it is on devices */
     uint32_t arena_slots;            /* of its tables there */
+    bool arena_failed;               /* there: a work has failed, as will all that come */
     struct f8k_counts *arena_counts; /* owned: by slot, what has landed of the tables totals */
     struct state *stored;            /* borrowed: held in the store of states; NULL: none */
     struct collective *collective;   /* owned: made and freed by session */

@@ -154,8 +154,8 @@ static void fail_landing(void)
         group.rooms.cuda, DEVICE_FAULT_LANDING, F8_EIO, "device 1 gave cudaErrorIllegalAddress");
 }
 
-/* Devices count on; each element that saturated is told once, also over seals with the same arena.
- */
+/* Devices count on; each element that saturated is told once, also over seals with the same arena;
+ * what an arena that has failed was still to tell goes with it. */
 START_TEST(counts_are_told_once)
 {
     start(2, 2, F8_PROTO_STATIC);
@@ -169,6 +169,12 @@ START_TEST(counts_are_told_once)
     rooms_land(&group.rooms);
     ck_assert_uint_eq(device_group_weight(&group, 0)->saturated, 250);
     ck_assert_uint_eq(device_group_weight(&group, 1)->saturated, 0);
+    client_close(&group.clients[1], true);
+    device_group_rejoin(&group, 0);
+    device_group_enter(&group, 1, 201);
+    device_group_seal(&group);
+    device_group_write_all(&group, 0, 1000);
+    ck_assert_uint_eq(gather_saturated(1), 300);
     fail_landing();
     device_group_gather(&group, 0); /* counted by the device, and never told */
     rooms_land(&group.rooms);

@@ -83,13 +83,17 @@ static bool is_open(const struct cuda_comm *member)
     return error != cudaErrorNotReady; /* a context that is lost holds up nothing */
 }
 
-/* Where a gate is closed, the other ranks' collectives at least must not spin until it opens. */
-static void revoke_open(struct cuda *cuda, struct cuda_comms *comms)
+/*
+ * Where a gate is closed, what was issued before must not spin until it opens: behind a closed gate
+ * is the next work, and that waits for ranks whose streams wait for the collective that runs.
+ * Unlike an abort, this does not wait, as the communicators are non-blocking.
+ */
+static void revoke_all(struct cuda *cuda, struct cuda_comms *comms)
 {
     const struct nccl_library *nccl = &cuda->nccl->library;
     for (uint32_t d = 0; d < comms->count && nccl->ncclCommRevoke; d++) {
         struct cuda_comm *member = &comms->members[d];
-        if (!member->comm || member->is_revoked || !is_open(member))
+        if (!member->comm || member->is_revoked)
             continue;
         cuda_device_switch(member->device);
         cuda_beat(cuda, "ncclCommRevoke");
@@ -140,7 +144,7 @@ static bool try_abort(struct cuda *cuda, struct cuda_comms *comms)
         if (all_open(comms))
             abort_all(cuda, comms);
         else
-            revoke_open(cuda, comms);
+            revoke_all(cuda, comms);
     }
     return comms->is_ended;
 }

@@ -47,6 +47,8 @@ struct fake_arena {
     uint64_t queued, run; /* works so far */
     uint32_t next_done;
     char name[600];
+    int broken; /* a work has failed with this, as do all after it; F8_OK: none has */
+    struct reason broken_reason;
     bool gone;
 };
 

@@ -174,9 +174,28 @@ void fake_free_work(struct fake_work *work)
     free(work);
 }
 
+/* From the first failure on nothing of an arena is to be trusted. */
+static void break_arena(struct fake_arena *arena, int status, const struct reason *reason)
+{
+    if (status == F8_OK || arena->broken < 0)
+        return;
+    arena->broken = status;
+    arena->broken_reason = *reason;
+}
+
+static int may_queue(struct device_backend *fake, struct backend_steps *steps)
+{
+    struct fake_arena *arena = arena_of(fake, steps->arena);
+    int status = fake_fails(fake, DEVICE_FAULT_WORK, &steps->reason);
+    break_arena(arena, status, &steps->reason);
+    if (arena->broken < 0)
+        steps->reason = arena->broken_reason;
+    return arena->broken;
+}
+
 void fake_queue(struct device_backend *fake, struct backend_work *work)
 {
-    int status = fake_fails(fake, DEVICE_FAULT_WORK, &work->steps->reason);
+    int status = may_queue(fake, work->steps);
     if (status < 0) {
         work->submitted = false;
         work->finished(work, status);
@@ -382,6 +401,7 @@ static void land(struct device_backend *fake, struct fake_work *work)
     struct backend_work *ends = work->ends;
     struct reason *reason = ends ? &ends->steps->reason : &landing->reason;
     int status = fake_fails(fake, DEVICE_FAULT_LANDING, reason);
+    break_arena(work->arena, status, reason);
     memcpy(landing->amaxes, work->amax_results, landing->count * sizeof(*landing->amaxes));
     memcpy(landing->counts, work->count_results, landing->count * sizeof(*landing->counts));
     drop_work(fake, work);
