@@ -81,7 +81,7 @@ static void start_daemon(struct scene *scene, uint32_t host, bool again)
     (void)snprintf(name, sizeof(name), "host-%u", host);
     const char *const arguments[] = {"--host-name", name, "--socket-ifname", NETWORK_INTERFACE,
         "--threads", "1", "--heartbeat", "400", "--host-timeout", SCENE_TIMEOUT_MS,
-        "--world-deadline", "60", "--linger", "5", NULL};
+        "--world-deadline", "60", "--linger", "5", "--drain", "0", NULL}; /* SIGTERM is a fault */
     ck_assert_int_eq(network_enter(scene->network, host), 0);
     if (again)
         test_daemon_restart(daemon, arguments);

@@ -2,7 +2,7 @@
 /*
  * When something ends, nothing of it is left: memory, descriptors, mappings, threads, files. The
  * daemon is compared with itself after a few cycles, many cycles and many killed ranks; a killed
- * daemon leaves a socket and a log, which the next one takes over.
+ * daemon leaves a socket, its lock and a log, which the next one takes over.
  */
 #include <check.h>
 #include <dirent.h>
@@ -226,8 +226,8 @@ static int orphaned_rank(struct crew_member *member, const void *argument)
     return status == F8_ECONN ? 0 : 1;
 }
 
-/* Whether the daemon's directory holds its socket and its log, and nothing else. */
-static bool only_socket_and_log(const struct test_daemon *daemon)
+/* Whether the daemon's directory holds its socket, the lock of it and the log, and nothing else. */
+static bool only_its_own(const struct test_daemon *daemon)
 {
     DIR *directory = opendir(daemon->directory);
     uint32_t known = 0, others = 0;
@@ -235,13 +235,14 @@ static bool only_socket_and_log(const struct test_daemon *daemon)
     for (struct dirent *entry; (entry = readdir(directory));) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        if (strcmp(entry->d_name, "s") == 0 || strcmp(entry->d_name, "log") == 0)
+        if (strcmp(entry->d_name, "s") == 0 || strcmp(entry->d_name, "s.lock") == 0 ||
+            strcmp(entry->d_name, "log") == 0)
             known++;
         else
             others++;
     }
     (void)closedir(directory);
-    return known == 2 && others == 0;
+    return known == 3 && others == 0;
 }
 
 START_TEST(killed_daemon_leaves_nothing)
@@ -262,9 +263,9 @@ START_TEST(killed_daemon_leaves_nothing)
     crew_end(&crew, 0);
     if (inode != 0)
         ck_assert_uint_eq(proc_count_holders(ARENA, inode), 0);
-    ck_assert(only_socket_and_log(&daemon));
+    ck_assert(only_its_own(&daemon));
     test_daemon_restart(&daemon, NULL);
-    ck_assert(only_socket_and_log(&daemon));
+    ck_assert(only_its_own(&daemon));
     test_daemon_stop(&daemon);
 }
 END_TEST
