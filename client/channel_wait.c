@@ -105,6 +105,9 @@ static void read_body(const F8__Reply *message, struct channel_reply *reply)
         reply->second = message->gather->use;
         reply->done = message->gather->done;
         break;
+    case F8__REPLY__BODY_METRICS:
+        reply->first = message->metrics->size;
+        break;
     case F8__REPLY__BODY_EXPORT:
         reply->first = message->export->size;
         reply->second = message->export->syncs;

@@ -61,7 +61,8 @@ int collective_new(struct collective_context *context, struct group *group)
     collective->backend = context->backend;
     collective->group = group;
     collective->rounds = collective_forming(collective, 1);
-    if (!collective->rounds) {
+    if (!collective->rounds || collective_count_init(collective) < 0) {
+        free(collective->rounds);
         free(collective);
         return F8_ENOMEM;
     }
@@ -88,6 +89,7 @@ void collective_free(struct group *group)
     collective_drop_earlies(collective);
     collective_drop_runs(collective);
     collective_drop_device(collective);
+    collective_count_done(collective);
     if (group->stored)
         state_release(group->stored);
     group->stored = NULL;
@@ -222,8 +224,7 @@ static int ask(struct member *member, const struct round_request *request, struc
         bounded.deadline_ms = config->deadline_ms;
     if (bounded.deadline_ms > MAX_DEADLINE_MS)
         bounded.deadline_ms = MAX_DEADLINE_MS;
-    int status =
-        round_ask(collective->rounds, uv_now(collective->context->loop), member->rank, &bounded);
+    int status = collective_ask_round(collective, member->rank, &bounded);
     if (status == ROUND_PENDING && collective->hosts)
         hosts_tell_asked(collective->hosts, member, &bounded);
     if (status == F8_EBUSY)

@@ -10,6 +10,7 @@
 #include <uv.h>
 
 #include "daemon/backend.h"
+#include "daemon/counters.h"
 #include "daemon/registry.h"
 #include "daemon/round.h"
 #include "daemon/state.h"
@@ -50,6 +51,7 @@ struct collective_context {
     struct collective *events; /* borrowed: groups that others have done something to */
     bool serving, closing;
     uint64_t gathers, failed; /* totals since the daemon began */
+    struct counters counters; /* and what they met */
 };
 
 /* Ends what is kept for groups to come, so that the loop can run out. */
@@ -149,6 +151,10 @@ struct collective_engine {
     uint64_t sent, received; /* bytes */
 };
 void collective_engine(const struct group *group, struct collective_engine *ret_engine);
+
+/* What the group's gathers met since it was made; NULL: it is counted with all that have no name.
+ */
+const struct counters_group *collective_counters(const struct group *group);
 
 /* Collectives that have ended well in this generation. */
 uint64_t collective_completed(const struct group *group);

@@ -221,7 +221,7 @@ static enum served serve_asked(struct hosts *hosts, uint32_t host, const F8__Hos
         return WRONG;
     if (seals)
         take_seal(member, asked->seal);
-    int status = round_ask(collective->rounds, uv_now(hosts->context->loop), asked->rank,
+    int status = collective_ask_round(collective, asked->rank,
         &(struct round_request){.tag = 1,
             .kind = (enum round_kind)asked->kind,
             .bucket = asked->bucket,

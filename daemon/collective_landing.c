@@ -73,6 +73,7 @@ static void take_counts(struct group *group, uint32_t weight, const struct f8k_c
     struct f8k_counts since = {
         .saturated = total->saturated - seen->saturated, .nan = total->nan - seen->nan};
     scaling_counted(&group->scalings[weight], &since);
+    collective_count_met(group->collective, &since, false);
     *seen = *total;
 }
 

@@ -18,6 +18,7 @@ enum run_phase {
     RUN_SPREAD,   /* between the hosts */
 };
 
+struct asked_times;
 struct device_run;
 struct landed;
 
@@ -114,14 +115,18 @@ struct collective {
     struct weights_layout layout;
     struct reason refusal; /* why start() could not, or why the reservation failed */
     uv_timer_t timer;
-    struct hosts *hosts;      /* owned: see collective_hosts.h; NULL: on this host only */
-    struct hosts *next_hosts; /* owned: of the next generation, if they are others */
-    const uint8_t *continues; /* borrowed: the values that a seal goes on from; NULL: none */
-    bool was_sealed;          /* in this generation */
-    uint64_t mark;            /* collectives below it are awaited as the daemon ends */
-    uint64_t warned;          /* number of the last collective that was logged as slow, plus one */
-    bool warned_stale;        /* in this generation */
-    bool dirty;               /* places may hold other bytes than zeros where padding is */
+    struct hosts *hosts;       /* owned: see collective_hosts.h; NULL: on this host only */
+    struct hosts *next_hosts;  /* owned: of the next generation, if they are others */
+    const uint8_t *continues;  /* borrowed: the values that a seal goes on from; NULL: none */
+    bool was_sealed;           /* in this generation */
+    uint64_t mark;             /* collectives below it are awaited as the daemon ends */
+    uint64_t warned;           /* number of the last collective that was logged as slow, plus one */
+    bool warned_stale;         /* in this generation */
+    struct asked_times *times; /* owned: of open gathers */
+    struct counters_group own_counters; /* if it is listed */
+    struct counters_group *counters;    /* borrowed: its own, or the context's for all others */
+    bool listed;                        /* it has a name in the text of metrics */
+    bool dirty; /* places may hold other bytes than zeros where padding is */
 };
 
 extern const struct round_ops collective_round_ops;
@@ -255,6 +260,19 @@ int collective_check_state(struct collective *collective, const struct weight_li
 void collective_find_state(struct collective *collective);
 int collective_take_state(struct collective *collective);
 void collective_keep_state(struct group *group);
+
+/* collective_count.c: the beginning and end of counting; a generation begins. */
+int collective_count_init(struct collective *collective);
+void collective_count_done(struct collective *collective);
+void collective_count_restart(struct collective *collective);
+/* round_ask, with the time taken. */
+int collective_ask_round(
+    struct collective *collective, uint32_t rank, const struct round_request *request);
+/* What a gather met; that the run, a gather, has ended; that the generation broke. */
+void collective_count_met(
+    struct collective *collective, const struct f8k_counts *counts, bool stale);
+void collective_count_gather(struct collective *collective);
+void collective_count_failed(struct collective *collective, enum round_trouble trouble);
 
 /* collective_early.c */
 bool collective_prepare(void *context, uint32_t rank, uint32_t bucket, uint32_t place);

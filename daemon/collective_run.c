@@ -219,12 +219,13 @@ static void complete_gather(struct collective *collective)
             memcpy(scales + i * sizeof(float), &scaling->scale, sizeof(float));
         if (scales && group->list->weights[run->first + i].flavour == F8_PROTO_DELAYED)
             scaling_cast(scaling, result->amax);
-        if (scaling_gathered(scaling, result->version, &result->counts))
+        bool stale = scaling_gathered(scaling, result->version, &result->counts);
+        collective_count_met(collective, &result->counts, stale);
+        if (stale)
             warn_stale(collective, run->first + i);
     }
     collective_forget_early(collective, run->round.bucket);
-    group->gathers++;
-    collective->context->gathers++;
+    collective_count_gather(collective);
 }
 
 void collective_end_run(struct collective *collective)
@@ -461,6 +462,7 @@ int collective_prepare_runs(struct collective *collective)
     struct run *run = &collective->run;
     const struct group *group = collective->group;
     collective_drop_runs(collective);
+    collective_count_restart(collective);
     run->max_tasks = tasks_needed(group);
     run->members = calloc(group->world_size, sizeof(*run->members));
     run->weights = calloc(group->list->num_weights, sizeof(*run->weights));

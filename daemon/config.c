@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/config_metrics.h"
 #include "daemon/config_private.h"
 #include "protocol.h"
 
@@ -223,6 +224,8 @@ static int read_all(int argc, char **argv, const struct command *command,
         status = read_flags(argc, argv, draft, reason);
     if (status == F8_OK)
         status = check_together(draft, reason);
+    if (status == F8_OK)
+        status = config_check_metrics(&draft->config, reason);
     if (status == F8_OK && draft->config.socket[0] == '\0')
         status = default_socket(draft, reason);
     return status;

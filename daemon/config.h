@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include "daemon/log.h"
@@ -25,6 +26,12 @@ enum config_family {
     CONFIG_FAMILY_ANY, /* IPv4 first */
     CONFIG_FAMILY_IPV4,
     CONFIG_FAMILY_IPV6,
+};
+
+/* Which addresses may serve metrics. */
+enum config_reach {
+    CONFIG_REACH_LOOPBACK,
+    CONFIG_REACH_ANY,
 };
 
 struct config {
@@ -54,9 +61,20 @@ struct config {
     uint64_t heartbeat_ms;      /* between hosts */
     uint64_t host_timeout_ms;   /* after which a silent host is lost */
     uint32_t max_worlds;        /* groups over several hosts that form here at once */
+    char metrics[128];          /* where HTTP serves metrics; empty: nowhere */
+    enum config_reach metrics_reach;
     bool has_admin_gid;
     gid_t admin_gid; /* besides root and the daemon's own uid */
 };
+
+/* Where metrics are served over HTTP. */
+struct config_address {
+    struct sockaddr_storage address; /* AF_UNIX, AF_INET or AF_INET6 */
+    socklen_t size;
+};
+
+/* The address of config->metrics, which is not empty and was checked. */
+void config_metrics_address(const struct config *config, struct config_address *ret_address);
 
 /* What config_parse found. */
 enum config_action {

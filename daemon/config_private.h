@@ -22,6 +22,8 @@ enum config_kind {
     KIND_IFNAME,
     KIND_FAMILY,
     KIND_HOST,
+    KIND_METRICS,
+    KIND_REACH,
 };
 
 struct config_setting {
@@ -34,7 +36,7 @@ struct config_setting {
     uint64_t least, most;
 };
 
-#define CONFIG_NUM_SETTINGS 27
+#define CONFIG_NUM_SETTINGS 29
 
 extern const struct config_setting config_settings[]; /* CONFIG_NUM_SETTINGS */
 

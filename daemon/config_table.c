@@ -69,6 +69,14 @@ const struct config_setting config_settings[] = {
         false, AT(host_timeout_ms), 40, 1 << 30},
     {"max-worlds", "N", "groups over several hosts that form here at once (default: 64)",
         KIND_COUNT, true, AT(max_worlds), 1, 1 << 16},
+    {"metrics", "ADDRESS",
+        "serve metrics over HTTP: the path of a socket, 127.0.0.1:PORT or [::1]:PORT (default: "
+        "off)",
+        KIND_METRICS, false, AT(metrics), 0, 0},
+    {"metrics-reach", "WHO",
+        "whom --metrics may serve: loopback, or any, for addresses of the network (default: "
+        "loopback)",
+        KIND_REACH, false, AT(metrics_reach), 0, 0},
 };
 
 static_assert(sizeof(config_settings) / sizeof(config_settings[0]) == CONFIG_NUM_SETTINGS,

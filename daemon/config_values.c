@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/config_metrics.h"
 #include "daemon/config_private.h"
 #include "protocol.h"
 
@@ -154,6 +155,10 @@ static int set_one(struct config *config, const struct config_setting *setting, 
         return set_family(config, from, text, reason);
     case KIND_IFNAME:
         return set_words(config->socket_ifname, sizeof(config->socket_ifname), from, text, reason);
+    case KIND_METRICS:
+        return config_set_metrics(config, from, text, reason);
+    case KIND_REACH:
+        return config_set_reach(config, from, text, reason);
     case KIND_HOST:
         return set_words(config->host_name, sizeof(config->host_name), from, text, reason);
     default:
@@ -193,6 +198,7 @@ void config_format(
     case KIND_SOCKET:
     case KIND_IFNAME:
     case KIND_HOST:
+    case KIND_METRICS:
         (void)snprintf(text, CONFIG_TEXT_SIZE, "%s", (const char *)field);
         break;
     case KIND_LEVEL:
@@ -206,6 +212,9 @@ void config_format(
         break;
     case KIND_FAMILY:
         (void)snprintf(text, CONFIG_TEXT_SIZE, "%s", family_words[config->socket_family]);
+        break;
+    case KIND_REACH:
+        (void)strcpy(text, config->metrics_reach == CONFIG_REACH_ANY ? "any" : "loopback");
         break;
     default:
         format_number(field, setting->kind, text);
@@ -235,6 +244,10 @@ static size_t size_of(enum config_kind kind)
         return sizeof(enum config_family);
     case KIND_HOST:
         return sizeof(((struct config *)0)->host_name);
+    case KIND_METRICS:
+        return sizeof(((struct config *)0)->metrics);
+    case KIND_REACH:
+        return sizeof(enum config_reach);
     }
     return 0;
 }

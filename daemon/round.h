@@ -208,6 +208,9 @@ bool round_is_open(const struct rounds *rounds, uint32_t rank);
 /* Number of collectives that have ended well. */
 uint64_t round_completed(const struct rounds *rounds);
 
+/* The number that the rank's next collective will get. */
+uint64_t round_next_of(const struct rounds *rounds, uint32_t rank);
+
 /* The number that the next new collective will get. */
 uint64_t round_next(const struct rounds *rounds);
 

@@ -92,6 +92,11 @@ uint64_t round_completed(const struct rounds *rounds)
     return rounds->completed;
 }
 
+uint64_t round_next_of(const struct rounds *rounds, uint32_t rank)
+{
+    return rank_at(rounds, rank)->next;
+}
+
 uint64_t round_next(const struct rounds *rounds)
 {
     return rounds->tail;

@@ -12,6 +12,7 @@
 
 #include "daemon/backend_cuda.h"
 #include "daemon/log.h"
+#include "daemon/metrics_http.h"
 #include "daemon/server_private.h"
 #include "daemon/service.h"
 #include "kernels/kernels.h"
@@ -133,6 +134,15 @@ static int open_socket(struct server *server, struct reason *reason)
                    : listener_open(listener, &server->loop, path, reason);
 }
 
+/* Last: nothing that can fail comes after it. */
+static int open_metrics(struct server *server, const struct config *config, struct reason *reason)
+{
+    if (config->metrics[0] == '\0')
+        return F8_OK;
+    return metrics_http_open(
+        &server->loop, config, session_metrics_text, &server->session, &server->http, reason);
+}
+
 static int set_up(struct server *server, struct reason *reason)
 {
     const struct config *config = &server->config;
@@ -148,6 +158,8 @@ static int set_up(struct server *server, struct reason *reason)
         status = open_states(server, config, reason);
         if (status == F8_OK)
             status = open_cuda(server, config, reason);
+        if (status == F8_OK)
+            status = open_metrics(server, config, reason);
         if (status < 0)
             listener_close(&server->listener);
     }

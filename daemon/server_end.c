@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/log.h"
+#include "daemon/metrics_http.h"
 #include "daemon/server_private.h"
 #include "daemon/service.h"
 
@@ -25,6 +26,7 @@ static void shut_down(struct server *server)
     (void)uv_prepare_stop(&server->drained);
     (void)uv_timer_stop(&server->patience);
     listener_close(&server->listener);
+    metrics_http_close(server->http);
     collective_context_close(&server->session.collective);
     conn_close_all(&server->conns);
     worlds_close(server->worlds);

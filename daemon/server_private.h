@@ -15,6 +15,8 @@
 #include "daemon/lock.h"
 #include "daemon/world.h"
 
+struct metrics_http;
+
 struct server {
     uv_loop_t loop;
     struct config config; /* what all rooms see; SIGHUP changes it */
@@ -34,6 +36,7 @@ struct server {
     struct backend *cuda;       /* owned; NULL: no GPUs here */
     struct state_store *states; /* owned */
     struct worlds *worlds;      /* owned */
+    struct metrics_http *http;  /* owned; NULL: metrics are not served over HTTP */
 };
 
 /* Signals are served from now on. */

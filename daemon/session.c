@@ -226,7 +226,8 @@ static int check_role(
         return reason_set(reason, F8_EORDER, "the first request of a connection must be Hello");
     if (body == F8__REQUEST__BODY_PING || body == F8__REQUEST__BODY_GOODBYE)
         return F8_OK;
-    bool operators = body == F8__REQUEST__BODY_INSPECT || body == F8__REQUEST__BODY_IMPORT;
+    bool operators = body == F8__REQUEST__BODY_INSPECT || body == F8__REQUEST__BODY_IMPORT ||
+                     body == F8__REQUEST__BODY_METRICS;
     bool both = body == F8__REQUEST__BODY_EXPORT || body == F8__REQUEST__BODY_UNIQUE_ID;
     if (session->admin != operators && !both)
         return reason_set(reason, F8_EPERM,
@@ -269,6 +270,7 @@ static session_handler *const handlers[] = {
     [F8__REQUEST__BODY_DEVICE_ADD] = session_device_add,
     [F8__REQUEST__BODY_DEVICE_DROP] = session_device_drop,
     [F8__REQUEST__BODY_UNIQUE_ID] = session_unique_id,
+    [F8__REQUEST__BODY_METRICS] = session_metrics,
 };
 
 /* What nobody waits for is never answered, not even when it is refused. */
@@ -298,10 +300,13 @@ bool session_handle(
     struct incoming incoming = {.request = request, .fds = fds, .num_fds = num_fds};
     struct answer answer;
     answer_begin(&answer, request->id);
+    uint64_t begin = uv_hrtime();
     int status = dispatch(session, &incoming, &answer);
     if (!has_reply(request->body_case))
         return false;
-    if (status != SESSION_PENDING)
+    if (status != SESSION_PENDING) {
         answer_send(session, &answer, status);
+        histogram_observe(&session->context->collective.counters.rpc, uv_hrtime() - begin);
+    }
     return true;
 }

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "daemon/collective.h"
+#include "daemon/metrics.h"
 #include "daemon/registry.h"
 #include "f8gather.pb-c.h"
 
@@ -68,5 +69,11 @@ void session_drain(struct session_context *context);
  * if there is none.
  */
 uint32_t session_open_groups(const struct session_context *context, struct reason *ret_first);
+
+/*
+ * The text of metrics, with those of single weights or without: the caller's to end. F8_ENOMEM.
+ * `context` is a struct session_context.
+ */
+int session_metrics_text(void *context, bool weights, struct metrics_text *ret_text);
 
 #endif

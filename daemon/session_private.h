@@ -3,7 +3,7 @@
  * What the files of the session share: session.c (greeting, dispatch, replies), session_join.c
  * (groups), session_register.c (regions and weights), session_device.c (devices),
  * session_collective.c (collectives), session_hosts.c (other hosts), session_state.c (export,
- * import) and inspect.c (what operators see).
+ * import), session_metrics.c and inspect.c (what operators see).
  */
 #ifndef F8_DAEMON_SESSION_PRIVATE_H
 #define F8_DAEMON_SESSION_PRIVATE_H
@@ -64,6 +64,7 @@ struct answer {
         F8__DeviceReply device;
         F8__DoneReply done;
         F8__UniqueIdReply unique_id;
+        F8__MetricsReply metrics;
     } body;
     struct reason reason;
     int fd;        /* borrowed; -1: none */
@@ -126,6 +127,12 @@ session_handler session_export, session_import;
 /* Copies the descriptor of a seal that imports into the options. F8_EREGION, F8_ELIMIT... */
 int session_read_import(struct session *session, const struct incoming *incoming,
     const struct member *member, struct member_seal *options, struct reason *reason);
+
+/* A memfd of these bytes that nobody can change; -1 with errno set. */
+int session_sealed_copy(const char *name, const void *bytes, size_t size);
+
+/* session_metrics.c */
+session_handler session_metrics;
 
 /* inspect.c */
 session_handler session_inspect;

@@ -89,19 +89,18 @@ int session_read_import(struct session *session, const struct incoming *incoming
     return F8_OK;
 }
 
-/* A memfd of these bytes that nobody can change; -1 with errno set. */
-static int sealed_copy(const struct state_form *form)
+int session_sealed_copy(const char *name, const void *bytes, size_t size)
 {
-    int fd = memfd_create("f8gather-state", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     size_t done = 0;
-    while (fd >= 0 && done < form->size) {
-        ssize_t n = write(fd, form->bytes + done, form->size - done);
+    while (fd >= 0 && done < size) {
+        ssize_t n = write(fd, (const char *)bytes + done, size - done);
         if (n <= 0)
             break;
         done += (size_t)n;
     }
     if (fd >= 0 &&
-        (done < form->size ||
+        (done < size ||
             fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)) {
         (void)close(fd);
         fd = -1;
@@ -163,7 +162,7 @@ int session_export(struct session *session, const struct incoming *incoming, str
     f8__export_reply__init(reply);
     reply->size = form.size;
     reply->syncs = state_values_syncs(form.bytes + form.head.size);
-    answer->own_fd = sealed_copy(&form);
+    answer->own_fd = session_sealed_copy("f8gather-state", form.bytes, form.size);
     state_form_done(&form);
     if (answer->own_fd < 0)
         return reason_set(

@@ -322,3 +322,14 @@ void state_sync(struct state *state, uint64_t syncs, const struct weight_list *l
     state_file_write(&state->file, syncs, list, scalings);
     state_file_flip(&state->file);
 }
+
+void state_store_count(const struct state_store *store, struct state_totals *ret_totals)
+{
+    struct state_totals totals = {0};
+    for (const struct state *state = store->first; state; state = state->next) {
+        totals.held += state->held;
+        totals.lingering += !state->held;
+        totals.bytes += state->file.size;
+    }
+    *ret_totals = totals;
+}

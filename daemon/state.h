@@ -33,6 +33,13 @@ void state_store_close(struct state_store *store);
 /* Bytes of the files of a uid; `store` is a struct state_store. */
 uint64_t state_store_held(const void *store, uid_t uid);
 
+/* For operators: files that a group holds, those that linger, and the bytes of both. */
+struct state_totals {
+    uint32_t held, lingering;
+    uint64_t bytes;
+};
+void state_store_count(const struct state_store *store, struct state_totals *ret_totals);
+
 /* Drops the oldest state of the uid that lingers; false if there is none. */
 bool state_store_evict(struct state_store *store, uid_t uid);
 

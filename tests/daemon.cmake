@@ -61,6 +61,9 @@ list(TRANSFORM DAEMON_SOURCES PREPEND ${DAEMON_DIR}/)
 add_library(f8daemon_failing STATIC ${DAEMON_SOURCES})
 target_compile_options(f8daemon_failing PRIVATE
     -include ${CMAKE_CURRENT_SOURCE_DIR}/lib/fail_alloc_names.h)
+if(MICROHTTPD_FOUND)
+    target_link_libraries(f8daemon_failing PUBLIC PkgConfig::MICROHTTPD)
+endif()
 target_link_libraries(f8daemon_failing PUBLIC f8proto f8kernels PkgConfig::UV ZLIB::ZLIB
     PkgConfig::NETTLE PkgConfig::INIH Threads::Threads ${CMAKE_DL_LIBS})
 f8_add_test(test_fail_alloc LABEL daemon

@@ -34,6 +34,7 @@ struct ctl {
     bool descending;
     bool json;
     bool force;
+    bool weights;
     bool uid_given;
     uint32_t uid;
     uint32_t top, last; /* 0: all */
@@ -49,13 +50,14 @@ enum ctl_takes {
     CTL_TAKES_FORCE = 2,
     CTL_TAKES_UID = 4,
     CTL_TAKES_PEER = 8,
+    CTL_TAKES_WEIGHTS = 32,
     CTL_ALONE = 16, /* it connects by itself, if at all */
 };
 
 /*
  * X(name, "ARGUMENTS" or NULL, &columns that --sort may name or NULL, what it takes, "help"): the
- * commands. Each is command_NAME of views.c, history.c, transfer.c or doctor.c, takes the
- * connected ctl, prints, and returns an exit status.
+ * commands. Each is command_NAME of views.c, history.c, transfer.c, metrics.c or
+ * doctor.c, takes the connected ctl, prints, and returns an exit status.
  */
 #define CTL_COMMANDS(X)                                                                            \
     X(status, NULL, NULL, 0, "what the daemon is, and what it holds")                              \
@@ -75,6 +77,7 @@ enum ctl_takes {
         "store such a state, for a group that will continue it")                                   \
     X(doctor, NULL, NULL, CTL_TAKES_PEER | CTL_ALONE,                                              \
         "tests the way to another host: --peer HOST, or both daemons: --peer new")                 \
+    X(metrics, NULL, NULL, CTL_TAKES_WEIGHTS, "all that the daemon counts, as OpenMetrics text")   \
     X(ping, NULL, NULL, 0, "whether the daemon answers, and how fast")                             \
     X(version, NULL, NULL, 0, "the versions of f8ctl and of the daemon")
 
@@ -95,6 +98,15 @@ int ctl_id_parse(const char *text, uint8_t ret_id[F8_PROTO_UNIQUE_ID_SIZE]);
 
 /* Tells on standard error why a call on the channel failed; the exit status for it. */
 int ctl_failed(int status);
+
+/* Copies all that is in `from`, from its begin; F8_EIO, and `what` is named. In transfer.c. */
+int ctl_copy_all(int from, int to, const char *what, uint64_t *ret_size);
+
+/*
+ * Sends a request and waits as long as --timeout allows. Takes no descriptor over; the reply's is
+ * the caller's. In transfer.c.
+ */
+int ctl_ask(struct ctl *ctl, F8__Request *request, int memfd, struct channel_reply *ret_reply);
 
 /* A name as a glob that matches nothing else; owned by the caller. NULL if memory is out. */
 char *ctl_escaped(const char *name);

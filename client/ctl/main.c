@@ -27,6 +27,7 @@
     X(LAST, "last", "N", "history: only the last N syncs")                                         \
     X(UID, "uid", "UID", "export, import: whose job it is (default: your own)")                    \
     X(FORCE, "force", NULL, "export: replace FILE if it is there")                                 \
+    X(WEIGHTS, "weights", NULL, "metrics: those of each weight too")                               \
     X(PEER, "peer", "HOST",                                                                        \
         "doctor: a name or address; or new, or the id that new printed on the other host")         \
     X(TIMEOUT, "timeout", "SECONDS", "how long to wait for an answer (default 10; a peer's: 300)") \
@@ -142,6 +143,9 @@ static int take_special(int id, struct ctl *ctl)
     case OPTION_UID:
         ctl->uid_given = true;
         return take_number("uid", optarg, 0, &ctl->uid);
+    case OPTION_WEIGHTS:
+        ctl->weights = true;
+        return 0;
     default:
         ctl->force = true;
         return 0;
@@ -157,6 +161,7 @@ static int take_option(int id, char **argv, struct ctl *ctl)
     case OPTION_LAST:
     case OPTION_UID:
     case OPTION_FORCE:
+    case OPTION_WEIGHTS:
         return take_special(id, ctl);
     case OPTION_SOCKET:
         ctl->socket = optarg;
@@ -247,6 +252,7 @@ static int check_flags(const struct command *command, const struct ctl *ctl)
         {"last", ctl->last > 0, command->takes & CTL_TAKES_LAST},
         {"force", ctl->force, command->takes & CTL_TAKES_FORCE},
         {"uid", ctl->uid_given, command->takes & CTL_TAKES_UID},
+        {"weights", ctl->weights, command->takes & CTL_TAKES_WEIGHTS},
         {"peer", ctl->peer != NULL, command->takes & CTL_TAKES_PEER}};
 
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {

@@ -20,8 +20,7 @@
 
 #define CHUNK 65536
 
-/* Copies all that is in `from`, from its begin; F8_EIO with errno kept in the text. */
-static int copy_all(int from, int to, const char *what, uint64_t *ret_size)
+int ctl_copy_all(int from, int to, const char *what, uint64_t *ret_size)
 {
     static char buffer[CHUNK];
     uint64_t size = 0;
@@ -46,8 +45,7 @@ static int copy_all(int from, int to, const char *what, uint64_t *ret_size)
     }
 }
 
-/* Sends a request and waits as long as --timeout allows. Takes no descriptor over. */
-static int ask(struct ctl *ctl, F8__Request *request, int memfd, struct channel_reply *ret_reply)
+int ctl_ask(struct ctl *ctl, F8__Request *request, int memfd, struct channel_reply *ret_reply)
 {
     uint64_t id;
     int status = channel_send(ctl->channel, request, memfd, &id);
@@ -99,7 +97,7 @@ static int ask_export(struct ctl *ctl, struct channel_reply *ret_reply)
     export.group_name = (char *)ctl->arguments[1];
     request.body_case = F8__REQUEST__BODY_EXPORT;
     request.export = &export;
-    status = ask(ctl, &request, -1, &reply);
+    status = ctl_ask(ctl, &request, -1, &reply);
     if (status == F8_OK &&
         (reply.body != F8__REPLY__BODY_EXPORT || reply.fd < 0 || fstat(reply.fd, &stat) != 0)) {
         status = error_set(F8_EPROTO, "the daemon answered an export without one");
@@ -129,7 +127,7 @@ static int give_name(const struct ctl *ctl, const char *temporary)
 
 static int fill(int from, int to, const char *file, uint64_t *ret_size)
 {
-    int status = copy_all(from, to, file, ret_size);
+    int status = ctl_copy_all(from, to, file, ret_size);
     mode_t mask = umask(0); /* there is no other way to ask for it */
 
     umask(mask);
@@ -188,7 +186,7 @@ int command_export(struct ctl *ctl)
 static int seal_file(int file, const char *name, int *ret_memfd, uint64_t *ret_size)
 {
     int memfd = memfd_create("f8ctl-import", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    int status = memfd >= 0 ? copy_all(file, memfd, name, ret_size)
+    int status = memfd >= 0 ? ctl_copy_all(file, memfd, name, ret_size)
                             : error_set(F8_EIO, "no memory for %s: %s", name, strerror(errno));
 
     if (status == F8_OK && *ret_size == 0) {
@@ -236,7 +234,7 @@ int command_import(struct ctl *ctl)
     import.group_name = (char *)ctl->arguments[1];
     request.body_case = F8__REQUEST__BODY_IMPORT;
     request.import = &import;
-    status = ask(ctl, &request, memfd, &reply);
+    status = ctl_ask(ctl, &request, memfd, &reply);
     close(memfd);
     if (status != F8_OK) {
         return ctl_failed(status);
