@@ -215,8 +215,8 @@ F8_API int f8_group_join_hosts(struct f8_client *client, const char *name, uint3
 /*
  * As f8_group_rejoin, with the hosts that are there now: after one was lost, or replaced, the group
  * needs a new unique id, which all its ranks must give; so it does after all ranks of a host have
- * left. As long as each host keeps one, f8_group_rejoin is enough, and a process that replaces a rank
- * joins with the id that the group has.
+ * left. As long as each host keeps one, f8_group_rejoin is enough, and a process that replaces a
+ * rank joins with the id that the group has.
  */
 F8_API int f8_group_rejoin_hosts(struct f8_group *group, const struct f8_hosts *hosts);
 

@@ -7,7 +7,7 @@ set(LINK_ROOMS collective.c collective_member.c collective_run.c collective_sync
 list(TRANSFORM LINK_ROOMS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/../daemon/)
 set(LINK_HEAP -include ${CMAKE_CURRENT_SOURCE_DIR}/lib/link_heap_names.h)
 
-add_library(link_rooms STATIC ${LINK_ROOMS} lib/link_state.c lib/link_hosts.c lib/link_names.c)
+add_library(link_rooms STATIC ${LINK_ROOMS} lib/link_state.c lib/link_hosts.c lib/link_count.c lib/link_names.c)
 target_compile_options(link_rooms PRIVATE ${LINK_HEAP})
 target_link_libraries(link_rooms PUBLIC f8proto f8kernels)
 target_include_directories(link_rooms PUBLIC ${UV_INCLUDE_DIRS})
