@@ -325,7 +325,8 @@ static bool has_ended(const struct cuda_arena *arena)
 
 bool cuda_collectives_ended(struct cuda *cuda)
 {
-    bool all = true;
+    /* What NCCL's own thread was at when a work failed may come after the work's end. */
+    bool all = cuda_comm_all_ended(cuda);
     for (struct cuda_arena *arena = cuda->arenas; arena; arena = arena->next) {
         if (!arena->has_collectives)
             continue;

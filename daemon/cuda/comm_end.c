@@ -159,6 +159,14 @@ void cuda_comms_doom(struct cuda *cuda, struct cuda_comms *comms)
     (void)try_abort(cuda, comms);
 }
 
+bool cuda_comm_all_ended(const struct cuda *cuda)
+{
+    const struct cuda_comms *comms = cuda->kept ? cuda->kept->doomed : NULL;
+    while (comms && comms->is_ended)
+        comms = comms->next;
+    return !comms;
+}
+
 bool cuda_comms_bury(struct cuda *cuda)
 {
     bool is_done = true;

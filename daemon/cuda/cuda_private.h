@@ -408,6 +408,9 @@ int cuda_comm_form(struct cuda *cuda, struct cuda_arena *arena, struct backend_r
 /* Before the arena's memory is unmapped. `healthy`: keep them for the linger, else abort them. */
 void cuda_comm_release(struct cuda *cuda, struct cuda_arena *arena, bool healthy);
 
+/* Whether no failed communicators are left that wait for their abort. */
+bool cuda_comm_all_ended(const struct cuda *cuda);
+
 /* Errors of communicators, ends of lingers. As cuda_results_tick; no collective runs when a
  * linger's end frees something, or that waits for another tick. */
 uint64_t cuda_comm_tick(struct cuda *cuda, uint64_t now_ms);

@@ -278,6 +278,55 @@ START_TEST(works_of_a_broken_arena_fail_with_its_reason)
 }
 END_TEST
 
+/* Queues an exchange, before which it waits for the trainer's event, if there is one. */
+static void begin_exchange(struct arena *arena, struct module_run *run, struct backend_span *span,
+    struct backend_ready *ready)
+{
+    *run = module_run_of(arena, NULL, 0);
+    run->steps.ready = ready;
+    run->steps.num_ready = ready != NULL;
+    run->steps.spans = span;
+    run->steps.num_spans = 1;
+    run->steps.wants_done = true;
+    module_add_landing(run, 0, 1);
+    module_submit(run);
+    module_wait(&run->has_finished);
+    ck_assert_int_eq(run->status, F8_OK);
+}
+
+/* The trainer is to be ready for the second work once it has seen the first, which the other host
+ * takes no part in: the second must not hold up the end of the first. */
+START_TEST(a_trainer_that_waits_for_a_broken_work_goes_on)
+{
+    start_other(reserve_only);
+    struct arena *arena = arena_of(&pairs[0]);
+    struct trainer trainer;
+    trainer_start(&trainer, 0, KIB);
+    struct module_client client = module_attach(&trainer, KIB);
+    struct backend_ready ready = {.client = client.client, .event = 0};
+    struct backend_span span = {.chunk = KIB};
+    struct module_run first, second;
+    begin_exchange(arena, &first, &span, NULL);
+    trainer_wait_done(&trainer, arena->device->devices[0].done[first.steps.done]);
+    trainer_record(&trainer, 0);
+    begin_exchange(arena, &second, &span, &ready);
+    module_pause(50);
+    module_backend->ops->device->break_arena(
+        module_backend, arena->device, F8_ERANKDEAD, "host-1 is lost");
+    module_wait(&first.has_landed);
+    module_wait(&second.has_landed);
+    ck_assert_int_eq(first.landed_status, F8_ERANKDEAD);
+    ck_assert_int_eq(second.landed_status, F8_ERANKDEAD);
+    trainer_end(&trainer);
+    module_detach(&client);
+    module_run_done(&first);
+    module_run_done(&second);
+    module_free_arena(arena);
+    tell("", 1);
+    end_other();
+}
+END_TEST
+
 static void nobody_there(void)
 {
 }
@@ -337,6 +386,7 @@ int main(void)
     tcase_add_test(tcase, gathers_and_reduces_over_hosts);
     tcase_add_test(tcase, broadcasts_what_lies_crossed);
     tcase_add_test(tcase, works_of_a_broken_arena_fail_with_its_reason);
+    tcase_add_test(tcase, a_trainer_that_waits_for_a_broken_work_goes_on);
     tcase_add_test(tcase, abandons_hosts_that_do_not_come);
     tcase_add_test(tcase, refuses_worlds_that_do_not_fit);
     return run_suite("cuda_world", tcase);

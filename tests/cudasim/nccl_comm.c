@@ -116,8 +116,10 @@ static void stop_waits(struct ncclComm *comm)
 {
     comm->aborted = true;
     pthread_mutex_lock(&comms_lock);
-    if (comm->segment != NULL)
+    if (comm->segment != NULL) {
+        comm->segment->member[comm->rank].stopped = true;
         segment_wake(comm->segment);
+    }
     pthread_mutex_unlock(&comms_lock);
     pthread_mutex_lock(&comm->lock);
     pthread_cond_broadcast(&comm->changed);

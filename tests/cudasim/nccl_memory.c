@@ -120,7 +120,8 @@ bool memory_read(const struct ncclComm *comm, int peer, const struct segment_mem
         }
         uint64_t part = piece->bytes - offset < bytes ? piece->bytes - offset : bytes;
         if (!piece_read(piece, offset, at, part)) {
-            if (segment_dead(&comm->segment->member[peer]))
+            const struct member *other = &comm->segment->member[peer];
+            if (other->stopped || segment_dead(other))
                 return false;
             cudasim_fault("rank %d of %s cannot read the buffer of rank %d, which was freed while "
                           "the operation ran",

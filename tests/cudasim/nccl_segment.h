@@ -76,6 +76,7 @@ enum member_state { MEMBER_ABSENT, MEMBER_JOINED, MEMBER_READY, MEMBER_LEFT, MEM
 struct member {
     _Atomic uint32_t claimed; /* a second process that asks for the rank is refused */
     _Atomic uint32_t state;
+    _Atomic bool stopped; /* aborted or revoked: its buffers may be freed */
     int32_t pid, device;
     uint64_t start_time; /* of pid, in clock ticks since boot: tells it from a later process */
     uint64_t host;       /* of NCCL_HOSTID */
