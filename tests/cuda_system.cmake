@@ -86,8 +86,11 @@ f8_add_cuda_run(conformance_2_hosts_devices COMMAND conformance --hosts 2 ${VECT
     MEMORY vmm ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=31)
 f8_add_cuda_run(conformance_3_hosts COMMAND conformance --hosts 3 ${VECTORS} DEVICES 2 MEMORY vmm
     ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=32)
-# test_hosts_faults runs on devices too (F8_TEST_DEVICE=legacy, as above), by hand: about one run of
-# ten has a rank that is not told in time, for a reason that has not been found.
+if(TARGET test_hosts_faults)
+    f8_add_cuda_run(hosts_faults COMMAND test_hosts_faults DEVICES 2 MEMORY legacy
+        ENVIRONMENT CUDASIM_DELAY_US=200 CUDASIM_SEED=33)
+    set_tests_properties(cuda_hosts_faults PROPERTIES LABELS "hosts;cuda" RUN_SERIAL ON)
+endif()
 # Without root: jobs at once, whose collectives must have one order on all hosts' devices.
 foreach(hosts 2 3)
     f8_add_cuda_run(hosts_jobs_${hosts} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/hosts_jobs.sh
