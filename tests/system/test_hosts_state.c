@@ -220,6 +220,38 @@ START_TEST(a_rank_is_started_again)
 END_TEST
 
 /* host1 is replaced by one that knows nothing; or host0, whose daemon is the root. */
+/* The run ends, and begins anew with another id: as a trainer that was started again. */
+static void run_again(void)
+{
+    host_ranks_end(&ranks);
+    host_ranks_init(&ranks, &plan, &hosts, 2);
+    host_ranks_start(&ranks);
+}
+
+/* Its engines outlive a run, once they have let go of its arena: then the next takes them over. */
+START_TEST(a_run_that_comes_back_finds_its_engines)
+{
+    bool found = false;
+    host_ranks_start(&ranks);
+    uint64_t seal = test_hosts_engine(&hosts, 0, "dp").sent;
+    steps(&ranks, 1);
+    for (int tries = 0; tries < 50 && !found; tries++) {
+        pid_t helpers[2];
+        found = true;
+        for (uint32_t h = 0; h < 2; h++)
+            helpers[h] = test_hosts_engine(&hosts, h, "dp").pid;
+        run_again();
+        for (uint32_t h = 0; h < 2; h++)
+            found = found && test_hosts_engine(&hosts, h, "dp").pid == helpers[h];
+    }
+    ck_assert(found);
+    /* What was sent for the run before is not this one's. */
+    ck_assert_uint_eq(test_hosts_engine(&hosts, 0, "dp").sent, seal);
+    steps(&ranks, 3);
+    same_as_undisturbed(3);
+}
+END_TEST
+
 START_TEST(a_host_is_replaced)
 {
     uint32_t lost = _i == 0 ? 1 : 0, first = 2 * lost, other = 2 - first;
@@ -252,6 +284,7 @@ static Suite *make_suite(void)
     tcase_add_test(cases, a_host_that_is_one_sync_behind_follows);
     tcase_add_test(cases, a_host_that_is_two_syncs_behind_is_refused);
     tcase_add_test(cases, a_rank_is_started_again);
+    tcase_add_test(cases, a_run_that_comes_back_finds_its_engines);
     tcase_add_loop_test(cases, a_host_is_replaced, 0, 2);
     suite_add_tcase(suite, cases);
     return suite;
