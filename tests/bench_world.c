@@ -117,7 +117,7 @@ static void on_pulse(uv_timer_t *timer)
 
 static struct worlds *open_loop(void)
 {
-    struct worlds *worlds;
+    struct worlds *worlds = NULL;
     if (uv_loop_init(&loop) < 0 || uv_timer_init(&loop, &pulse) < 0 ||
         uv_timer_start(&pulse, on_pulse, 10, 10) < 0 || worlds_new(&loop, &config, &worlds) < 0)
         die("no loop");

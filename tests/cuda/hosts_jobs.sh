@@ -31,9 +31,11 @@ done
 running=
 job=0
 while [ $job -lt "$jobs" ]; do
+    flavour=dynamic
+    [ $((job % 2)) = 0 ] || flavour=delayed
     "$bench" run --device cuda --model tiny --ranks $((2 * hosts)) --hosts "$hosts" \
         --socket "$sockets" --steps "$steps" --seed $((job + 1)) \
-        $([ $((job % 2)) = 0 ] || echo --flavour delayed) >"$directory/job$job" 2>&1 &
+        --flavour "$flavour" >"$directory/job$job" 2>&1 &
     running="$running $!"
     job=$((job + 1))
 done
