@@ -176,6 +176,15 @@ void collective_settle(struct collective *collective)
     collective_serve_events(context);
 }
 
+void collective_break(struct collective *collective, int status, const struct reason *reason)
+{
+    if (round_is_broken(collective->rounds))
+        return;
+    collective->broken_by = *reason;
+    collective->broken_at_rest = false;
+    round_break(collective->rounds, status);
+}
+
 bool collective_is_open(const struct group *group)
 {
     return group->state == GROUP_FORMING ||
@@ -276,9 +285,7 @@ int collective_seal(
     if (collective->hosts)
         status = hosts_prepare_seal(collective->hosts, member, reason);
     if (status < 0) {
-        collective->broken_by = *reason;
-        collective->broken_at_rest = false;
-        round_break(collective->rounds, status);
+        collective_break(collective, status, reason);
         collective_settle(collective);
         return status;
     }

@@ -390,7 +390,7 @@ static struct fabric_span span_of(
     const struct weight *weight = &group->list->weights[index];
     const struct member *member = hosts->collective->run.members[rank];
     uint64_t size = f8_proto_wire_size(weight->wire);
-    uint64_t chunk = f8_proto_chunk_rows(weight->rows, group->world_size) * weight->cols;
+    uint64_t chunk = weight_chunk_count(weight, group->world_size);
     return (struct fabric_span){
         .offset = place + weight->offset + chunk * rank * size,
         .size = weight_shard_count(weight, group->world_size, rank) * size,
@@ -466,9 +466,7 @@ static void failed(struct fabric *fabric, int status, const struct reason *reaso
     if (!collective)
         return;
     if (at_rest && collective->group->state == GROUP_SEALED) {
-        collective->broken_by = *reason;
-        collective->broken_at_rest = false;
-        round_break(collective->rounds, status);
+        collective_break(collective, status, reason);
     } else if (!at_rest) {
         collective->refusal = *reason;
         engine_abort(hosts, status);

@@ -107,14 +107,13 @@ static int check_told(const struct hosts *hosts, uint32_t host, const struct wei
     const uint8_t **ret_values, struct reason *reason)
 {
     const struct host *far = &hosts->all[host];
-    uint32_t num_hosts;
     struct state_head head;
     char what[160];
     *ret_values = NULL;
     if (!far->state)
         return F8_OK;
     (void)snprintf(what, sizeof(what), "the state that host %.60s stored of group %.60s",
-        world_hosts(hosts->world, &num_hosts)[host].name, hosts->collective->group->name);
+        world_host(hosts->world, host)->name, hosts->collective->group->name);
     int status = state_form_check(far->state, far->state_size, what, &head, reason);
     if (status == F8_OK)
         status = state_head_compare(&head, list, what, reason);
@@ -125,8 +124,7 @@ static int check_told(const struct hosts *hosts, uint32_t host, const struct wei
 
 static const char *host_name(const struct hosts *hosts, uint32_t host)
 {
-    uint32_t num_hosts;
-    return world_hosts(hosts->world, &num_hosts)[host].name;
+    return world_host(hosts->world, host)->name;
 }
 
 /* One host's state against the newest: it may be one sync behind, when it missed the last. */

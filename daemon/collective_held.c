@@ -55,22 +55,16 @@ void hosts_drop_held(struct host *host)
 /* The world of a daemon that does not keep to the protocol is over: its peers are our equals. */
 static void refuse(struct hosts *hosts, uint32_t host, const char *what)
 {
-    uint32_t num_hosts;
-    const struct world_host *table = world_hosts(hosts->world, &num_hosts);
+    const struct world_host *far = world_host(hosts->world, host);
     struct reason reason;
-    (void)reason_set(
-        &reason, F8_EPROTO, "host %s (%s) sent %s", table[host].name, table[host].address, what);
+    (void)reason_set(&reason, F8_EPROTO, "host %s (%s) sent %s", far->name, far->address, what);
     if (hosts->over.text[0] == '\0')
         hosts->over = reason;
     if (!hosts->collective)
         return;
     log_warning("job %s, group %s: %s", hosts->collective->group->job->name,
         hosts->collective->group->name, reason.text);
-    hosts->collective->broken_by = reason;
-    hosts_break(hosts, F8_EPROTO);
-    hosts->collective->refusal = reason;
-    comm_break(hosts, F8_EPROTO);
-    engine_abort(hosts, F8_EPROTO);
+    hosts_fail(hosts, F8_EPROTO, &reason);
 }
 
 void hosts_hear(struct hosts *hosts, uint32_t host, const uint8_t *data, size_t size)
@@ -102,8 +96,7 @@ static struct member *far_member(const struct hosts *hosts, uint32_t host, uint3
 
 static bool has_rank(const struct hosts *hosts, uint32_t host, uint32_t rank)
 {
-    uint32_t num_hosts;
-    const struct world_host *far = &world_hosts(hosts->world, &num_hosts)[host];
+    const struct world_host *far = world_host(hosts->world, host);
     for (uint32_t i = 0; i < far->num_ranks; i++)
         if (far->ranks[i].rank == rank)
             return true;
@@ -128,8 +121,7 @@ static enum served serve_entered(struct hosts *hosts, uint32_t host, const F8__H
     member->far_host = host;
     member->pid = entered->pid;
     member->generation = group->generation;
-    for (uint32_t w = 0; w < member->shards_capacity; w++)
-        member->versions[w] = SCALING_VERSION_UNKNOWN;
+    member_forget_versions(member);
     round_enter(collective->rounds, entered->rank);
     return SERVED;
 }
@@ -261,16 +253,12 @@ static enum served serve_gone(struct hosts *hosts, uint32_t host, const F8__Host
 
 static enum served serve_broke(struct hosts *hosts, uint32_t host, const F8__HostBroke *broke)
 {
-    uint32_t num_hosts;
-    const struct world_host *table = world_hosts(hosts->world, &num_hosts);
-    struct collective *collective = hosts->collective;
+    struct reason reason;
     if (broke->status >= 0)
         return WRONG;
-    if (round_is_broken(collective->rounds))
-        return SERVED; /* the first cause is kept */
-    (void)reason_set(
-        &collective->broken_by, broke->status, "host %s: %.440s", table[host].name, broke->text);
-    hosts_break(hosts, broke->status);
+    (void)reason_set(&reason, broke->status, "host %s: %.440s",
+        world_host(hosts->world, host)->name, broke->text);
+    hosts_break(hosts, broke->status, &reason); /* of several causes the first is kept */
     return SERVED;
 }
 
@@ -280,16 +268,14 @@ static enum served serve_idle(struct hosts *hosts, uint32_t host, const F8__Host
 {
     struct collective *collective = hosts->collective;
     struct host *far = &hosts->all[host];
-    uint32_t num_hosts;
+    struct reason left;
     far->idle = true;
     far->completed = idle->completed;
     if (!collective)
         return SERVED;
-    if (!round_is_broken(collective->rounds)) { /* its ranks left before they were missed here */
-        (void)reason_set(&collective->broken_by, F8_ERANKDEAD, "all ranks of host %s have left",
-            world_hosts(hosts->world, &num_hosts)[host].name);
-        hosts_break(hosts, F8_ERANKDEAD);
-    }
+    (void)reason_set(&left, F8_ERANKDEAD, "all ranks of host %s have left",
+        world_host(hosts->world, host)->name);
+    hosts_break(hosts, F8_ERANKDEAD, &left); /* if they left before they were missed here */
     if (far->completed > hosts_completed(collective))
         return SERVED; /* it has ended, there, what runs here */
     collective->refusal = collective->group->cause;

@@ -43,20 +43,22 @@ uint64_t hosts_completed(const struct collective *collective)
 
 const char *hosts_name_of(const struct hosts *hosts, const struct member *member)
 {
-    uint32_t num_hosts;
-    const struct world_host *table = world_hosts(hosts->world, &num_hosts);
-    return table[member->far_host].name;
+    return world_host(hosts->world, member->far_host)->name;
 }
 
-void hosts_break(struct hosts *hosts, int status)
+void hosts_break(struct hosts *hosts, int status, const struct reason *reason)
 {
-    struct collective *collective = hosts->collective;
-    if (round_is_broken(collective->rounds))
-        return;
     hosts->broken_afar = true;
-    collective->broken_at_rest = false;
-    round_break(collective->rounds, status);
+    collective_break(hosts->collective, status, reason);
     hosts->broken_afar = false;
+}
+
+void hosts_fail(struct hosts *hosts, int status, const struct reason *reason)
+{
+    hosts_break(hosts, status, reason);
+    hosts->collective->refusal = *reason;
+    comm_break(hosts, status);
+    engine_abort(hosts, status);
 }
 
 /* ---- the end ---- */
@@ -194,20 +196,13 @@ static void finish(struct hosts *hosts, int status, const struct reason *reason)
     /* What runs here may still come to the engine, where it would wait for them. */
     for (uint32_t h = 0; h < hosts->num_hosts; h++)
         hosts->all[h].lost = h != hosts->here;
-    if (hosts_formed(hosts) && world_root(hosts->world) < hosts->num_hosts) {
-        uint32_t num_hosts;
-        append_ranks(
-            hosts, &hosts->over, &world_hosts(hosts->world, &num_hosts)[world_root(hosts->world)]);
-    }
+    if (hosts_formed(hosts) && world_root(hosts->world) < hosts->num_hosts)
+        append_ranks(hosts, &hosts->over, world_host(hosts->world, world_root(hosts->world)));
     if (!collective) {
         end_if_idle(hosts);
         return;
     }
-    collective->broken_by = hosts->over;
-    hosts_break(hosts, status);
-    collective->refusal = hosts->over;
-    comm_break(hosts, status);
-    engine_abort(hosts, status);
+    hosts_fail(hosts, status, &hosts->over);
     collective_settle(collective);
 }
 
@@ -248,29 +243,23 @@ static void received(struct world *world, uint32_t host, const uint8_t *data, si
 static void lost(struct world *world, uint32_t host, bool in_order, const struct reason *why)
 {
     struct hosts *hosts = world_owner(world);
-    uint32_t num_hosts;
-    const struct world_host *table = world_hosts(world, &num_hosts);
     struct reason reason = *why;
     if (!hosts_formed(hosts))
         return;
     hosts->all[host].lost = true;
-    append_ranks(hosts, &reason, &table[host]);
+    append_ranks(hosts, &reason, world_host(world, host));
     if (hosts->over.text[0] == '\0')
         hosts->over = reason;
     if (!hosts->collective) {
         end_if_idle(hosts);
         return;
     }
-    struct collective *collective = hosts->collective;
-    collective->broken_by = reason;
-    hosts_break(hosts, F8_ERANKDEAD);
     /* One that left in order has done its part of what runs; one that was lost has not. */
-    collective->refusal = reason;
-    if (!in_order) {
-        comm_break(hosts, F8_ERANKDEAD);
-        engine_abort(hosts, F8_ERANKDEAD);
-    }
-    collective_settle(collective);
+    if (in_order)
+        hosts_break(hosts, F8_ERANKDEAD, &reason);
+    else
+        hosts_fail(hosts, F8_ERANKDEAD, &reason);
+    collective_settle(hosts->collective);
 }
 
 static void ended(struct world *world, int status, const struct reason *reason)
@@ -305,8 +294,7 @@ static void on_incomplete(uv_timer_t *timer)
         "group %.120s: %u of the %u ranks that it is to have on this host have joined within %g s",
         collective->group->name, count_here(collective->group), hosts->local_ranks,
         (double)hosts->context->config->world_deadline_ms / 1000);
-    collective->broken_by = hosts->over;
-    hosts_break(hosts, F8_EDEADLINE);
+    hosts_break(hosts, F8_EDEADLINE, &hosts->over);
     collective_settle(collective);
 }
 
@@ -396,6 +384,5 @@ void hosts_entered(struct hosts *hosts, const struct member *member)
     if (status == F8_OK)
         return;
     hosts->over = reason;
-    collective->broken_by = reason;
-    hosts_break(hosts, status);
+    hosts_break(hosts, status, &reason);
 }

@@ -138,7 +138,9 @@ void hosts_next_era(struct hosts *hosts);
 /* A local rank has entered; the last one of the first era makes the daemons meet. */
 void hosts_entered(struct hosts *hosts, const struct member *member);
 /* Breaks the group for a reason that the other hosts know too. */
-void hosts_break(struct hosts *hosts, int status);
+void hosts_break(struct hosts *hosts, int status, const struct reason *reason);
+/* The same, and what runs cannot end: it fails for that reason. */
+void hosts_fail(struct hosts *hosts, int status, const struct reason *reason);
 /* "gpu-07", of a far member. */
 const char *hosts_name_of(const struct hosts *hosts, const struct member *member);
 /* Collectives that have ended well since the seal, plus one for the seal itself. */

@@ -110,11 +110,7 @@ static void take_landed_weight(
 static void break_group(struct collective *collective, int status, const struct reason *reason)
 {
     collective_arena_failed(collective);
-    if (round_is_broken(collective->rounds))
-        return;
-    collective->broken_by = *reason;
-    collective->broken_at_rest = false;
-    round_break(collective->rounds, status);
+    collective_break(collective, status, reason);
 }
 
 /*

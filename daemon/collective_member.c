@@ -157,8 +157,7 @@ int collective_enter(struct member *member)
     member->generation = group->generation;
     free(member->seal.import);
     member->seal = (struct member_seal){0};
-    for (uint32_t w = 0; w < member->shards_capacity; w++)
-        member->versions[w] = SCALING_VERSION_UNKNOWN;
+    member_forget_versions(member);
     round_enter(collective->rounds, member->rank);
     if (collective->hosts) {
         hosts_entered(collective->hosts, member);

@@ -133,6 +133,8 @@ extern const struct round_ops collective_round_ops;
 
 /* collective.c */
 void collective_settle(struct collective *collective);
+/* Breaks the group for a reason that none of its ranks asked for, unless it is broken. */
+void collective_break(struct collective *collective, int status, const struct reason *reason);
 /* A machine for a generation that is forming: all it can do is seal. NULL if memory is short. */
 struct rounds *collective_forming(struct collective *collective, uint64_t first);
 /* Refusals of a request that is for groups of this state; of one on shards, which not all have. */

@@ -58,11 +58,10 @@ static void tell_or_break(struct hosts *hosts, F8__HostMessage *message)
 {
     if (tell(hosts, message) == F8_OK || !hosts->collective)
         return;
-    (void)reason_set(&hosts->collective->broken_by, F8_ENOMEM,
+    (void)reason_set(&hosts->over, F8_ENOMEM,
         "out of memory for what the other hosts of group %s are to be told",
         hosts->collective->group->name);
-    hosts->over = hosts->collective->broken_by;
-    hosts_break(hosts, F8_ENOMEM);
+    hosts_break(hosts, F8_ENOMEM, &hosts->over);
 }
 
 void hosts_tell_entered(struct hosts *hosts, const struct member *member)

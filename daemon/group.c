@@ -110,6 +110,12 @@ int member_reserve(struct member *member, uint32_t count)
     return F8_OK;
 }
 
+void member_forget_versions(struct member *member)
+{
+    for (uint32_t w = 0; w < member->shards_capacity; w++)
+        member->versions[w] = SCALING_VERSION_UNKNOWN;
+}
+
 void member_trim(struct member *member)
 {
     uint32_t count = member->list->num_weights;

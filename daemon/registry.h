@@ -210,6 +210,9 @@ uint32_t group_present(const struct group *group);
 /* Room for the shards and versions of `count` weights, new ones zeroed. F8_ENOMEM. */
 int member_reserve(struct member *member, uint32_t count);
 
+/* All of its versions are unknown again: it enters a generation. */
+void member_forget_versions(struct member *member);
+
 /* Gives back the room that no further registration will need. */
 void member_trim(struct member *member);
 

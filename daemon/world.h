@@ -120,6 +120,11 @@ void *world_owner(const struct world *world);
 /* The hosts, once it has formed; which of them this one is; the root's number: that of hosts, if
  * the root's daemon has no rank. */
 const struct world_host *world_hosts(const struct world *world, uint32_t *ret_num_hosts);
+static inline const struct world_host *world_host(const struct world *world, uint32_t host)
+{
+    uint32_t num_hosts;
+    return &world_hosts(world, &num_hosts)[host];
+}
 uint32_t world_here(const struct world *world);
 uint32_t world_root(const struct world *world);
 
