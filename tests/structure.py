@@ -81,7 +81,7 @@ ROOM_OF_FILE = {
 CODE = (".c", ".h", ".cc", ".cu", ".cuh")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
-GENERATED = ("f8gather.pb-c.h", "hosts.pb-c.h", "world.pb-c.h")
+GENERATED = ("f8gather.pb-c.h", "inspect.pb-c.h", "hosts.pb-c.h", "world.pb-c.h")
 
 
 def sources(root, *suffixes):
