@@ -4,7 +4,8 @@
  * queued, long before the devices get there; scales that follow from amaxes are made there. What
  * the devices found lands later, and is told to the scaling state then. Where the host must know
  * an amax to go on (a delayed weight's first gather, an exchange with other groups), the work
- * waits for its landing. On the loop.
+ * waits for its landing; over hosts such a round takes its turn only after that, for its casts, as
+ * others must be able to come to what it waits for. On the loop.
  */
 #include "daemon/collective_device.h"
 
@@ -198,8 +199,6 @@ static int fill_amax(struct collective *collective)
     if (!collective_fill_batch(collective))
         return F8_OK;
     if (collective->device->waits) {
-        if (collective->hosts)
-            add_reduction(collective);
         add_wait(collective);
         return F8_OK;
     }
@@ -264,10 +263,17 @@ static void begin_cast(struct collective *collective)
     collective->device->casts = true;
 }
 
+/* Whether the round's first work has operations over hosts. */
+static bool begins_with_hosts(struct collective *collective)
+{
+    bool amaxes = wants_amaxes(collective);
+    return collective->hosts && !collective->device->waits &&
+           (amaxes || collective->run.round.kind == ROUND_GATHER);
+}
+
 int collective_device_start(struct collective *collective)
 {
-    bool queues = wants_amaxes(collective) || collective->run.round.kind == ROUND_GATHER;
-    if (!collective->hosts || !queues)
+    if (!begins_with_hosts(collective))
         return collective_device_begin(collective);
     comm_await_turn(collective->hosts);
     return F8_OK;
@@ -277,8 +283,10 @@ int collective_device_begin(struct collective *collective)
 {
     struct run *run = &collective->run;
     begin_steps(collective);
-    add_ready(collective);
     add_after(collective);
+    if (run->phase == RUN_CAST) /* the amaxes that it waited for are here */
+        return submit(collective);
+    add_ready(collective);
     bool amaxes = wants_amaxes(collective);
     run->work.num_tasks = 0;
     if (!amaxes && run->round.kind != ROUND_GATHER) {
@@ -301,41 +309,57 @@ static void note_precompute(struct collective *collective)
         }
 }
 
-/* The amaxes are here: the host goes on with them as it does with its own. */
+/* This host's amaxes are here: it goes on with them as it does without devices. */
 static void take_amaxes(struct collective *collective)
 {
     struct run *run = &collective->run;
     const struct backend_landing *landing = &collective->device->landing;
-    const uint32_t *amaxes = landing->reduced ? landing->reduced : landing->amaxes;
     for (uint32_t i = 0; i < landing->count; i++)
-        run->weights[landing->first + i].amax = amaxes[i];
+        run->weights[landing->first + i].amax = landing->amaxes[i];
+    if (!collective->hosts || collective_count_amaxes(collective) == 0) {
+        collective_device_reduced(collective);
+        return;
+    }
+    run->phase = RUN_REDUCE;
+    engine_reduce(collective->hosts);
+    collective_settle(collective);
+}
+
+void collective_device_reduced(struct collective *collective)
+{
+    struct collective_context *context = collective->context;
     collective_set_scales(collective);
+    if (collective_must_exchange(collective)) {
+        collective->run.phase = RUN_EXCHANGE;
+        collective_exchange(collective);
+    } else {
+        collective_device_go_on(collective);
+    }
+    collective_serve_events(context);
 }
 
 static void amaxes_queued(struct collective *collective)
 {
-    struct run *run = &collective->run;
-    if (run->round.kind == ROUND_PRECOMPUTE) {
+    if (collective->run.round.kind == ROUND_PRECOMPUTE) {
         note_precompute(collective);
         collective_end_run(collective);
-        return;
-    }
-    if (collective->device->waits) {
+    } else if (collective->device->waits) {
         take_amaxes(collective);
-        if (collective_must_exchange(collective)) {
-            run->phase = RUN_EXCHANGE;
-            collective_exchange(collective);
-            return;
-        }
+    } else {
+        collective_device_go_on(collective);
     }
-    collective_device_go_on(collective);
 }
 
 void collective_device_go_on(struct collective *collective)
 {
+    begin_cast(collective);
+    if (collective->hosts && collective->device->waits) {
+        comm_await_turn(collective->hosts);
+        collective_wake(collective); /* others may be ready already, or be gone */
+        return;
+    }
     begin_steps(collective);
     add_after(collective);
-    begin_cast(collective);
     submit_or_fail(collective);
 }
 
@@ -404,11 +428,6 @@ static int allocate(struct collective *collective, struct device_run *device)
     device->after = calloc(links, sizeof(*device->after));
     device->landing.amaxes = calloc(weights, sizeof(*device->landing.amaxes));
     device->landing.counts = calloc(weights, sizeof(*device->landing.counts));
-    if (group->collective->hosts) {
-        device->landing.reduced = calloc(weights, sizeof(*device->landing.reduced));
-        if (!device->landing.reduced)
-            return F8_ENOMEM;
-    }
     bool complete = device->scales && device->spans && device->ready && device->after &&
                     device->landing.amaxes && device->landing.counts;
     return complete ? F8_OK : F8_ENOMEM;
@@ -450,7 +469,6 @@ void collective_drop_device(struct collective *collective)
     free(device->ready);
     free(device->after);
     free(device->landing.amaxes);
-    free(device->landing.reduced);
     free(device->landing.counts);
     free(device);
 }

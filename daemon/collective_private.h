@@ -238,11 +238,13 @@ void collective_end_seal(struct collective *collective, int status);
 int collective_prepare_device(struct collective *collective);
 void collective_drop_device(struct collective *collective);
 int collective_device_start(struct collective *collective);
-/* The same, once it is the group's turn among the groups over hosts. F8_ENOMEM: nothing is queued.
- */
+/* The same, or its casts, once it is the group's turn among the groups over hosts. F8_ENOMEM:
+ * nothing is queued. */
 int collective_device_begin(struct collective *collective);
 void collective_device_finished(struct collective *collective, int status);
 void collective_device_go_on(struct collective *collective);
+/* The amaxes that a gather waited for are those of all hosts. As the last thing. */
+void collective_device_reduced(struct collective *collective);
 /* Answers all of a member's quiesces; those of all that waited for a landing. */
 void collective_answer_quiesces(struct member *member);
 void collective_end_quiesces(struct collective *collective);

@@ -16,28 +16,10 @@ static bool works_on_device(const struct member *member)
     return member->far ? member->far_device : member->device != NULL;
 }
 
-/* Whether amaxes are taken over the ranks of another group, or over this one's for others. */
-static bool shares_amaxes(const struct group *group)
-{
-    const struct weight_list *list = group_member_of(group, 0)->list;
-    if (group->sources)
-        return true;
-    for (uint32_t w = 0; w < list->num_weights; w++)
-        if (list->weights[w].amax_group != 0)
-            return true;
-    return false;
-}
-
 int collective_choose_backend(struct collective *collective)
 {
     const struct group *group = collective->group;
     const struct member *first = group_member_of(group, 0);
-    if (collective->hosts && works_on_device(first) && shares_amaxes(group))
-        return reason_set(&collective->refusal, F8_EINVAL,
-            "the ranks of group %s work on devices of several hosts, where amaxes cannot be taken "
-            "over another group: register its weights without an amax group, or keep shards in "
-            "host memory",
-            group->name);
     for (uint32_t r = 1; r < group->world_size; r++) {
         const struct member *other = group_member_of(group, r);
         if (works_on_device(other) != works_on_device(first))

@@ -381,6 +381,10 @@ void collective_go_on(struct collective *collective)
 void collective_reduced(struct collective *collective, const uint32_t *amaxes)
 {
     collective_read_amaxes(collective, amaxes);
+    if (collective->device && collective->run.round.kind == ROUND_GATHER) {
+        collective_device_reduced(collective);
+        return;
+    }
     after_amaxes(collective);
     go_on(collective);
 }
