@@ -150,6 +150,19 @@ static uint64_t next_wake(const struct collective *collective)
 }
 
 /*
+ * Tells the other hosts once nothing of the broken group's own is in flight. Not later, when linked
+ * groups have let go of its shards too: their works may wait for what others have queued in vain
+ * for this one, until they hear of it.
+ */
+static void tell_quiet(struct collective *collective)
+{
+    const struct group *group = collective->group;
+    if (collective->hosts && group->state == GROUP_BROKEN && round_drained(collective->rounds) &&
+        !collective_awaits_landing(group))
+        hosts_quiet(collective->hosts);
+}
+
+/*
  * After every event, as the last thing: sets the clock, and tells when nothing is in flight any
  * more, which may free the group.
  */
@@ -166,10 +179,9 @@ void collective_settle(struct collective *collective)
     struct collective_context *context = collective->context;
     struct group *group = collective->group;
     collective_poke_sources(collective);
+    tell_quiet(collective);
     if (collective_is_quiet(group)) {
         group_bury(group);
-        if (collective->hosts && group->state == GROUP_BROKEN)
-            hosts_quiet(collective->hosts);
         if (group->state == GROUP_BROKEN || group_is_empty(group))
             context->listener->drained(group);
     }
