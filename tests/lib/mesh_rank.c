@@ -10,16 +10,32 @@
 #include "kernels/kernels.h"
 #include "lib/device_memory.h"
 
-#define REGION_FLOATS 1024
+#define REGION_FLOATS (MESH_WEIGHTS * WEIGHT_AT)
 #define WEIGHT_AT     512 /* floats from one weight's shard to the next */
 #define MAX_PART      512
 
 /* The full weights: by rows and by columns over the tensor parallel parts. */
 static const struct {
-    const char *name, *bucket;
+    const char *name;
     uint32_t rows, cols;
-    int by_cols;
-} weights[MESH_WEIGHTS] = {{"qkv", "b0", 23, 5, 0}, {"out", "b1", 13, 10, 1}};
+    bool by_cols;
+    bool own; /* its amax is that of the part */
+} weights[MESH_WEIGHTS] = {
+    {"qkv", 23, 5, false, false}, {"out", 13, 10, true, false}, {"gate", 17, 4, false, true}};
+
+/* The first weight of each, and of the end. */
+static const uint32_t bucket_first[MESH_BUCKETS + 1] = {0, 1, MESH_WEIGHTS};
+
+static uint32_t num_weights(const struct mesh_plan *plan)
+{
+    return plan->own ? MESH_WEIGHTS : MESH_WEIGHTS - 1;
+}
+
+static uint32_t bucket_count(const struct mesh_plan *plan, uint32_t bucket)
+{
+    uint32_t end = bucket_first[bucket + 1];
+    return (end < num_weights(plan) ? end : num_weights(plan)) - bucket_first[bucket];
+}
 
 struct range {
     uint32_t begin, end;
@@ -69,23 +85,28 @@ static float element(
     return value_of(plan, step, w, row * weights[w].cols + col);
 }
 
-static double full_amax(const struct mesh_plan *plan, uint32_t step, uint32_t w)
+/* Over all that the weight's scale follows from: the full weight, or this rank's part. */
+static double amax_of(const struct mesh_rank *rank, uint32_t step, uint32_t w)
 {
+    struct part over = {{0, weights[w].rows}, {0, weights[w].cols}};
     double amax = 0;
-    for (uint32_t i = 0; i < weights[w].rows * weights[w].cols; i++)
-        amax = fmax(amax, fabs((double)value_of(plan, step, w, i)));
+    if (weights[w].own)
+        over = part_of(rank, w);
+    for (uint32_t row = over.rows.begin; row < over.rows.end; row++)
+        for (uint32_t col = over.cols.begin; col < over.cols.end; col++)
+            amax = fmax(amax, fabs((double)element(&rank->plan, step, w, row, col)));
     return amax;
 }
 
 /* The scale that the gather of a step must use. */
-static float expected_scale(const struct mesh_plan *plan, uint32_t step, uint32_t w)
+static float expected_scale(const struct mesh_rank *rank, uint32_t step, uint32_t w)
 {
-    double amax = full_amax(plan, step, w);
-    if (plan->mode == MESH_DELAYED) {
+    double amax = amax_of(rank, step, w);
+    if (rank->plan.mode == MESH_DELAYED) {
         /* Slots of the syncs so far, and the seed, which is of step 0. */
-        amax = step < MESH_HISTORY ? full_amax(plan, 0, w) : 0;
+        amax = step < MESH_HISTORY ? amax_of(rank, 0, w) : 0;
         for (uint32_t s = step < MESH_HISTORY ? 0 : step - MESH_HISTORY; s < step; s++)
-            amax = fmax(amax, full_amax(plan, s, w));
+            amax = fmax(amax, amax_of(rank, s, w));
     }
     return (float)(448.0 / amax);
 }
@@ -135,27 +156,36 @@ static int join_groups(struct mesh_rank *rank)
     return status;
 }
 
+static struct f8_weight_desc describe(const struct mesh_rank *rank, uint32_t w)
+{
+    struct part part = part_of(rank, w);
+    bool delayed = rank->plan.mode == MESH_DELAYED;
+    return (struct f8_weight_desc){.name = weights[w].name,
+        .ndim = 2,
+        .shape = {part.rows.end - part.rows.begin, part.cols.end - part.cols.begin},
+        .dtype = F8_F32,
+        .flavour = delayed ? F8_DELAYED : F8_DYNAMIC,
+        .format = F8_E4M3FN,
+        .history_length = delayed ? MESH_HISTORY : 0,
+        .amax_group = weights[w].own ? NULL : rank->mesh,
+        .region = rank->region,
+        .offset = w * WEIGHT_AT * sizeof(float)};
+}
+
 int mesh_rank_join(struct mesh_rank *rank)
 {
+    static const char *const names[MESH_BUCKETS] = {"b0", "b1"};
     struct f8_weight_desc descs[MESH_WEIGHTS];
-    struct f8_bucket_desc buckets[MESH_WEIGHTS];
+    struct f8_bucket_desc buckets[MESH_BUCKETS];
+    uint32_t count = num_weights(&rank->plan);
     int status = join_groups(rank);
-    for (uint32_t w = 0; w < MESH_WEIGHTS; w++) {
-        struct part part = part_of(rank, w);
-        descs[w] = (struct f8_weight_desc){.name = weights[w].name,
-            .ndim = 2,
-            .shape = {part.rows.end - part.rows.begin, part.cols.end - part.cols.begin},
-            .dtype = F8_F32,
-            .flavour = rank->plan.mode == MESH_DELAYED ? F8_DELAYED : F8_DYNAMIC,
-            .format = F8_E4M3FN,
-            .history_length = rank->plan.mode == MESH_DELAYED ? MESH_HISTORY : 0,
-            .amax_group = rank->mesh,
-            .region = rank->region,
-            .offset = w * WEIGHT_AT * sizeof(float)};
-        buckets[w] = (struct f8_bucket_desc){weights[w].bucket, w, 1, 0};
-    }
+    for (uint32_t w = 0; w < count; w++)
+        descs[w] = describe(rank, w);
+    for (uint32_t b = 0; b < MESH_BUCKETS; b++)
+        buckets[b] =
+            (struct f8_bucket_desc){names[b], bucket_first[b], bucket_count(&rank->plan, b), 0};
     if (status == F8_OK)
-        status = f8_register(rank->gathers, descs, MESH_WEIGHTS, buckets, MESH_WEIGHTS);
+        status = f8_register(rank->gathers, descs, count, buckets, MESH_BUCKETS);
     return mesh_rank_note(rank, status);
 }
 
@@ -182,7 +212,7 @@ int mesh_rank_rejoin(struct mesh_rank *rank)
 
 static int fill(struct mesh_rank *rank, uint32_t step)
 {
-    for (uint32_t w = 0; w < MESH_WEIGHTS; w++) {
+    for (uint32_t w = 0; w < num_weights(&rank->plan); w++) {
         struct part part = part_of(rank, w);
         float *shard = rank->shards + w * WEIGHT_AT;
         struct range own =
@@ -199,7 +229,7 @@ static int fill(struct mesh_rank *rank, uint32_t step)
 static int check(struct mesh_rank *rank, uint32_t step, uint32_t w, const struct f8_view *view)
 {
     struct part part = part_of(rank, w);
-    float values[MAX_PART], scale = expected_scale(&rank->plan, step, w);
+    float values[MAX_PART], scale = expected_scale(rank, step, w);
     uint8_t codes[MAX_PART];
     struct f8k_counts counts = {0};
     size_t count = 0;
@@ -221,20 +251,22 @@ static int check(struct mesh_rank *rank, uint32_t step, uint32_t w, const struct
     return F8_EINTERNAL;
 }
 
-static int gather(struct mesh_rank *rank, uint32_t step, uint32_t w)
+static int gather(struct mesh_rank *rank, uint32_t step, uint32_t bucket)
 {
-    struct f8_view view;
-    int status = step % 2 == 1 ? f8_pre_gather(rank->gathers, w, rank->stream) : F8_OK;
+    struct f8_view views[MESH_WEIGHTS];
+    uint32_t first = bucket_first[bucket], count = bucket_count(&rank->plan, bucket);
+    int status = step % 2 == 1 ? f8_pre_gather(rank->gathers, bucket, rank->stream) : F8_OK;
     if (status == F8_OK)
-        status = f8_gather(rank->gathers, w, 0, rank->stream);
+        status = f8_gather(rank->gathers, bucket, 0, rank->stream);
     if (status == F8_OK)
-        status = f8_post_gather(rank->gathers, w, F8_FOREVER, &view, 1, rank->stream);
+        status = f8_post_gather(rank->gathers, bucket, F8_FOREVER, views, count, rank->stream);
+    if (status == F8_OK)
+        status = device_memory_see_all(rank->memory, views, count);
     if (mesh_rank_note(rank, status) != F8_OK)
         return status;
-    status = mesh_rank_note(rank, device_memory_see(rank->memory, &view, 0, &view));
-    if (status == F8_OK)
-        status = check(rank, step, w, &view);
-    return status == F8_OK ? mesh_rank_note(rank, f8_release(rank->gathers, w, rank->stream))
+    for (uint32_t i = 0; i < count && status == F8_OK; i++)
+        status = check(rank, step, first + i, &views[i]);
+    return status == F8_OK ? mesh_rank_note(rank, f8_release(rank->gathers, bucket, rank->stream))
                            : status;
 }
 
@@ -248,47 +280,60 @@ int mesh_rank_gather(struct mesh_rank *rank)
     return mesh_rank_note(rank, status);
 }
 
-typedef int collective_fn(struct mesh_rank *rank, f8_ticket *ret_ticket);
+typedef int collective_fn(struct f8_group *group, void *stream, f8_ticket *ret_ticket);
 
-static int precompute(struct mesh_rank *rank, f8_ticket *ret_ticket)
+static int precompute(struct f8_group *group, void *stream, f8_ticket *ret_ticket)
 {
-    return f8_precompute(rank->mesh, 0, rank->stream, ret_ticket);
+    return f8_precompute(group, 0, stream, ret_ticket);
 }
 
-static int sync(struct mesh_rank *rank, f8_ticket *ret_ticket)
+static int sync(struct f8_group *group, void *stream, f8_ticket *ret_ticket)
 {
-    return f8_sync(rank->mesh, 0, ret_ticket);
+    (void)stream;
+    return f8_sync(group, 0, ret_ticket);
 }
 
-static int whole(struct mesh_rank *rank, collective_fn *collective)
+static int whole(struct mesh_rank *rank, struct f8_group *group, collective_fn *collective)
 {
     f8_ticket ticket;
-    int status = collective(rank, &ticket);
+    int status = collective(group, rank->stream, &ticket);
     if (status == F8_OK)
-        status = f8_wait(rank->mesh, ticket, F8_FOREVER, rank->stream);
+        status = f8_wait(group, ticket, F8_FOREVER, rank->stream);
     return mesh_rank_note(rank, status);
 }
 
 int mesh_rank_whole(struct mesh_rank *rank)
 {
-    return whole(rank, precompute);
+    return whole(rank, rank->mesh, precompute);
+}
+
+/* Of the amax group, and of the gather group if that has amaxes of its own. */
+static int whole_of_both(struct mesh_rank *rank, collective_fn *collective)
+{
+    int status = whole(rank, rank->mesh, collective);
+    return status == F8_OK && rank->plan.own ? whole(rank, rank->gathers, collective) : status;
+}
+
+static int run_step(struct mesh_rank *rank, uint32_t step)
+{
+    int status = fill(rank, step);
+    if (status == F8_OK)
+        status = mesh_rank_note(rank, f8_changed(rank->gathers, 0, num_weights(&rank->plan)));
+    if (status == F8_OK && rank->plan.mode == MESH_PRECOMPUTE)
+        status = whole_of_both(rank, precompute);
+    for (uint32_t b = 0; b < MESH_BUCKETS && status == F8_OK; b++)
+        status = gather(rank, step, b);
+    if (status == F8_OK && rank->plan.mode == MESH_DELAYED)
+        status = whole_of_both(rank, sync);
+    return status;
 }
 
 int mesh_rank_steps(struct mesh_rank *rank)
 {
     int status = F8_OK;
     uint32_t first = rank->plan.first;
-    for (uint32_t step = first; step < first + MESH_STEPS && status == F8_OK; step++) {
-        status = fill(rank, step);
-        if (status == F8_OK)
-            status = mesh_rank_note(rank, f8_changed(rank->gathers, 0, MESH_WEIGHTS));
-        if (status == F8_OK && rank->plan.mode == MESH_PRECOMPUTE)
-            status = whole(rank, precompute);
-        for (uint32_t w = 0; w < MESH_WEIGHTS && status == F8_OK; w++)
-            status = gather(rank, step, w);
-        if (status == F8_OK && rank->plan.mode == MESH_DELAYED)
-            status = whole(rank, sync);
-    }
+    for (uint32_t step = first; step < first + MESH_STEPS && status == F8_OK; step++)
+        status = run_step(rank, step);
     return status;
 }
 

@@ -3,17 +3,19 @@
  * A rank of a data x tensor parallel mesh, as a trainer's process would be: it gathers two weights
  * over the ranks of its tensor parallel part, and their amaxes are taken over all. One weight is
  * cut by rows over the parts, the other by columns, neither evenly; each part is then cut by rows
- * over the ranks that gather. What must come out is computed from the full weights. One thread a
- * rank.
+ * over the ranks that gather. Beside the second there may be one whose amax is that of the part
+ * alone. What must come out is computed from the full weights. One thread a rank.
  */
 #ifndef F8_TESTS_MESH_RANK_H
 #define F8_TESTS_MESH_RANK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "f8client.h"
 
-#define MESH_WEIGHTS 2
+#define MESH_WEIGHTS 3 /* at most */
+#define MESH_BUCKETS 2
 #define MESH_HISTORY 3
 #define MESH_STEPS   5
 
@@ -27,6 +29,7 @@ struct mesh_plan {
     const char *socket, *job; /* borrowed */
     uint32_t dp, tp;          /* ranks that gather together; parts of the weights */
     enum mesh_mode mode;
+    bool own;       /* there is a weight that names no amax group */
     uint32_t seed;  /* of the values */
     uint32_t first; /* step; others count on, with the amaxes of those before */
     const struct f8_hosts *gathers_over, *mesh_over; /* borrowed; NULL: that group is on one host */

@@ -1,16 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Data x tensor parallel meshes over several hosts: whichever of the two goes over the hosts, the
- * scales follow from the full weights, by each of the ways to make them; and replicas of a sharded
- * model, on the same hosts or on others, know nothing of one another. Ranks are threads of this
- * process.
+ * scales follow from the full weights, by each of the ways to make them; what happens in one group
+ * happens to all that share its amaxes, on all hosts; and replicas of a sharded model, on the same
+ * hosts or on others, know nothing of one another. Ranks are threads of this process, but for one
+ * that dies.
  */
 #include <check.h>
+#include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "lib/mesh_rank.h"
+#include "lib/patience.h"
 #include "lib/suite.h"
 #include "lib/test_hosts.h"
 
@@ -20,6 +29,7 @@
 static struct test_hosts hosts;
 static struct mesh_rank ranks[MOST_RANKS];
 static int outcomes[MOST_RANKS];
+static bool absent[MOST_RANKS]; /* takes no part in what is called on all */
 static uint8_t ids[MOST_GROUPS][F8_UNIQUE_ID_SIZE];
 static struct f8_hosts gathers_over[MOST_RANKS], mesh_over[MOST_RANKS];
 
@@ -57,10 +67,13 @@ static void on_all(uint32_t first, uint32_t end, rank_call *call)
     pthread_t threads[MOST_RANKS];
     for (uint32_t r = first; r < end; r++) {
         errands[r] = (struct errand){call, r};
-        ck_assert_int_eq(pthread_create(&threads[r], NULL, run_errand, &errands[r]), 0);
+        outcomes[r] = F8_OK;
+        if (!absent[r])
+            ck_assert_int_eq(pthread_create(&threads[r], NULL, run_errand, &errands[r]), 0);
     }
     for (uint32_t r = first; r < end; r++)
-        ck_assert_int_eq(pthread_join(threads[r], NULL), 0);
+        if (!absent[r])
+            ck_assert_int_eq(pthread_join(threads[r], NULL), 0);
 }
 
 static void must(uint32_t first, uint32_t end, rank_call *call)
@@ -102,7 +115,8 @@ static void lay_out(uint32_t dp, uint32_t tp, bool tp_over_hosts, enum mesh_mode
 {
     make_ids(tp + 1);
     for (uint32_t r = 0; r < dp * tp; r++) {
-        struct mesh_plan plan = {.dp = dp, .tp = tp, .mode = mode, .seed = 3 + dp + 5 * tp};
+        struct mesh_plan plan = {
+            .dp = dp, .tp = tp, .mode = mode, .own = dp == tp, .seed = 3 + dp + 5 * tp};
         uint32_t host = tp_over_hosts ? r / dp * 2 / tp : r % dp * 2 / dp;
         gathers_over[r] = (struct f8_hosts){.id = ids[r / dp], .local_ranks = dp / 2};
         mesh_over[r] = (struct f8_hosts){.id = ids[tp], .local_ranks = dp * tp / 2};
@@ -150,6 +164,8 @@ START_TEST(scales_follow_from_full_weights)
 }
 END_TEST
 
+/* ---- What goes wrong ---- */
+
 static int gather_other_bucket(struct mesh_rank *rank)
 {
     uint32_t bucket = rank->number < 2 ? 0 : 1;
@@ -177,6 +193,147 @@ START_TEST(opposite_order)
     must(0, 4, mesh_rank_steps);
 }
 END_TEST
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* How long after a death the last survivor is told, in ms, with what a busy machine takes. */
+#define LIMIT_MS (1000 + PATIENCE_MS / 6)
+
+#define VICTIM 3 /* of 2 x 2 ranks: host1's of the second gather group */
+
+static int join_seal_steps(struct mesh_rank *rank)
+{
+    int status = mesh_rank_join(rank);
+    if (status == F8_OK)
+        status = mesh_rank_seal(rank);
+    return status == F8_OK ? mesh_rank_steps(rank) : status;
+}
+
+static int victims_life(void *argument)
+{
+    const int *ready = argument;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int status = join_seal_steps(&ranks[VICTIM]);
+    if (write(*ready, status == F8_OK ? "+" : "-", 1) != 1)
+        return EXIT_FAILURE;
+    for (;;)
+        (void)pause();
+}
+
+/* Forks the victim first: this process has no threads then, and has not used CUDA. */
+static pid_t start_with_victim(void)
+{
+    int ready[2];
+    char byte = 0;
+    ck_assert_int_eq(pipe(ready), 0);
+    pid_t victim = test_fork(victims_life, &ready[1]);
+    absent[VICTIM] = true;
+    must(0, 4, join_seal_steps);
+    ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+    ck_assert_int_eq(byte, '+');
+    (void)close(ready[0]);
+    (void)close(ready[1]);
+    return victim;
+}
+
+/* A gather on the way, of which nobody knows whether it will end. */
+static int ask_gather(struct mesh_rank *rank)
+{
+    return mesh_rank_note(rank, f8_gather(rank->gathers, 0, 0, rank->stream));
+}
+
+static int end_gather(struct mesh_rank *rank)
+{
+    int status = f8_post_gather(rank->gathers, 0, F8_FOREVER, NULL, 0, rank->stream);
+    if (status == F8_OK)
+        status = f8_release(rank->gathers, 0, rank->stream);
+    return status == F8_OK ? gather_until_broken(rank) : mesh_rank_note(rank, status);
+}
+
+static int precompute_until_broken(struct mesh_rank *rank)
+{
+    int status = F8_OK;
+    while (status == F8_OK)
+        status = mesh_rank_whole(rank);
+    return status;
+}
+
+static void expect_told(const char *what)
+{
+    for (uint32_t r = 0; r < 4; r++)
+        ck_assert_msg(absent[r] || (outcomes[r] < 0 && outcomes[r] != F8_EDEADLINE &&
+                                       strstr(ranks[r].text, what)),
+            "rank %u: %s: \"%s\" lacks \"%s\"", r, f8_status_name(outcomes[r]), ranks[r].text,
+            what);
+}
+
+/* All of the survivors' groups break, on all hosts, and say why. */
+static void expect_broken(const char *what)
+{
+    uint64_t began = now_ms();
+    on_all(0, 4, end_gather);
+    expect_told(what);
+    on_all(0, 4, precompute_until_broken);
+    expect_told(what);
+    uint64_t took = now_ms() - began;
+    ck_assert_msg(took <= LIMIT_MS, "the last rank was told after %" PRIu64 " ms", took);
+}
+
+/* Those who were absent come back, with new ids, to the others. */
+static void begin_anew(void)
+{
+    make_ids(3);
+    for (uint32_t r = 0; r < 4; r++) {
+        ranks[r].plan.seed++;
+        if (!absent[r])
+            continue;
+        absent[r] = false;
+        mesh_rank_close(&ranks[r]);
+        must(r, r + 1, mesh_rank_join);
+        absent[r] = true;
+    }
+    must(0, 4, mesh_rank_rejoin);
+    memset(absent, 0, sizeof(absent));
+    must(0, 4, mesh_rank_seal);
+    must(0, 4, mesh_rank_steps);
+}
+
+START_TEST(death_breaks_all_groups)
+{
+    char what[64];
+    lay_out(2, 2, _i / NUM_MODES == 1, (enum mesh_mode)(_i % NUM_MODES));
+    pid_t victim = start_with_victim();
+    must(0, 4, ask_gather);
+    ck_assert_int_eq(kill(victim, SIGKILL), 0);
+    ck_assert_int_eq(test_wait(victim), -SIGKILL);
+    (void)snprintf(what, sizeof(what), "(pid %d", (int)victim);
+    expect_broken(what);
+    begin_anew();
+}
+END_TEST
+
+/* With a daemon go its ranks of all groups; groups that are not on its host share their fate. */
+START_TEST(lost_host_breaks_all_groups)
+{
+    bool tp_over_hosts = _i / NUM_MODES == 1;
+    lay_out(2, 2, tp_over_hosts, (enum mesh_mode)(_i % NUM_MODES));
+    must(0, 4, join_seal_steps);
+    for (uint32_t r = 0; r < 4; r++)
+        absent[r] = ranks[r].plan.socket == hosts.daemons[1].socket;
+    must(0, 4, ask_gather);
+    test_daemon_kill(&hosts.daemons[1]);
+    expect_broken("host1");
+    test_hosts_restart(&hosts, 1);
+    begin_anew();
+}
+END_TEST
+
+/* ---- Groups that share nothing ---- */
 
 /* Two replicas of two ranks each: either both over both hosts, or each on a host of its own. */
 START_TEST(replicas_take_no_part)
@@ -219,6 +376,8 @@ int main(void)
     tcase_add_checked_fixture(cases, start, stop);
     tcase_add_loop_test(cases, scales_follow_from_full_weights, 0, NUM_SHAPES * NUM_MODES);
     tcase_add_test(cases, opposite_order);
+    tcase_add_loop_test(cases, death_breaks_all_groups, 0, 2 * NUM_MODES);
+    tcase_add_loop_test(cases, lost_host_breaks_all_groups, 0, 2 * NUM_MODES);
     tcase_add_loop_test(cases, replicas_take_no_part, 0, 2 * NUM_MODES);
     return run_suite("hosts_mesh", cases);
 }

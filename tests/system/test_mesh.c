@@ -117,6 +117,8 @@ START_TEST(scales_follow_from_full_weights)
 {
     uint32_t dp = shapes[_i % NUM_SHAPES].dp, tp = shapes[_i % NUM_SHAPES].tp;
     plan(dp, tp, (enum mesh_mode)(_i / NUM_SHAPES));
+    for (uint32_t r = 0; r < dp * tp; r++)
+        ranks[r].plan.own = dp == tp;
     must(0, dp * tp, mesh_rank_join);
     must(0, dp * tp, mesh_rank_seal);
     must(0, dp * tp, mesh_rank_steps);
