@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # hosts_jobs.sh DAEMON BENCH HOSTS JOBS STEPS: jobs of f8bench at once, each over the same daemons and
 # their simulated GPUs, whose NCCL ends the process if the order of two jobs' collectives differs
-# between devices. The daemons share the loopback: no root.
+# between devices. Every other pair of them is a mesh, whose data parallel ranks are on all hosts. The
+# daemons share the loopback: no root.
 set -eu
 daemon=$1 bench=$2 hosts=$3 jobs=$4 steps=$5
 directory=$(mktemp -d)
@@ -33,7 +34,10 @@ job=0
 while [ $job -lt "$jobs" ]; do
     flavour=dynamic
     [ $((job % 2)) = 0 ] || flavour=delayed
-    "$bench" run --device cuda --model tiny --ranks $((2 * hosts)) --hosts "$hosts" \
+    ranks="--ranks $((2 * hosts))"
+    [ $((job / 2 % 2)) = 0 ] || ranks="--mesh dp=$hosts,tp=2"
+    # shellcheck disable=SC2086
+    "$bench" run --device cuda --model tiny $ranks --hosts "$hosts" \
         --socket "$sockets" --steps "$steps" --seed $((job + 1)) \
         --flavour "$flavour" >"$directory/job$job" 2>&1 &
     running="$running $!"
