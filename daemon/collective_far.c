@@ -48,9 +48,38 @@ int hosts_prepare_seal(struct hosts *hosts, const struct member *member, struct 
     return status;
 }
 
+/*
+ * The amax groups that a host's weights name, as this host knows them: not before all ranks have
+ * asked for the seal, as until then those of this host may still be about to join them.
+ */
+static int find_amax_groups(struct hosts *hosts, uint32_t host, struct reason *reason)
+{
+    const struct group *group = hosts->collective->group;
+    struct host *far = &hosts->all[host];
+    for (uint32_t w = 0; far->list && w < far->list->num_weights && w < far->num_amax_names; w++) {
+        struct weight *weight = &far->list->weights[w];
+        const char *name = far->amax_names[w];
+        const struct group *found = name[0] ? registry_find_group(group->job, name) : NULL;
+        if (name[0] && !found)
+            return reason_set(reason, F8_EMISMATCH,
+                "group %.80s: on host %.64s weight %.80s names amax group %.80s, which no rank of "
+                "host %.64s has joined",
+                group->name, world_host(hosts->world, host)->name, weight->name, name,
+                world_host(hosts->world, hosts->here)->name);
+        weight->amax_group = found ? found->id : 0;
+    }
+    host_drop_amax_names(far);
+    return F8_OK;
+}
+
 int hosts_seat_lists(struct hosts *hosts, struct reason *reason)
 {
     struct group *group = hosts->collective->group;
+    for (uint32_t h = 0; h < hosts->num_hosts; h++) {
+        int status = find_amax_groups(hosts, h, reason);
+        if (status < 0)
+            return status;
+    }
     for (uint32_t r = 0; r < group->world_size; r++) {
         struct member *member = group_member_of(group, r);
         if (!member->far)

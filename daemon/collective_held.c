@@ -20,11 +20,21 @@ void host_drop_reduction(struct host *host)
     host->reduction = 0;
 }
 
+void host_drop_amax_names(struct host *host)
+{
+    for (size_t w = 0; w < host->num_amax_names; w++)
+        free(host->amax_names[w]);
+    free(host->amax_names);
+    host->amax_names = NULL;
+    host->num_amax_names = 0;
+}
+
 void host_begin_era(struct host *host)
 {
     host_drop_reduction(host);
     host->ready_for = 0;
     host->timed = 0;
+    host_drop_amax_names(host);
     weights_unref(host->list);
     free(host->state);
     free(host->address);
@@ -126,21 +136,16 @@ static enum served serve_entered(struct hosts *hosts, uint32_t host, const F8__H
     return SERVED;
 }
 
-/* The weights of the list, as this host's own registrations have them. */
+/* The weights of the list, as this host's own registrations have them, but for their amax groups.
+ */
 static int add_weights(const struct hosts *hosts, const F8__HostList *list, struct weight_list *to)
 {
-    const struct job *job = hosts->collective->group->job;
     uint32_t limit = hosts->context->config->max_weights;
     struct reason ignored;
     int status = F8_OK;
     for (size_t w = 0; w < list->n_weights && status == F8_OK; w++) {
         struct weight weight;
         status = weight_from_message(list->weights[w], &weight, &ignored);
-        const char *name = w < list->n_amax_groups ? list->amax_groups[w] : "";
-        if (status == F8_OK && name[0] != '\0') {
-            const struct group *amax_group = registry_find_group(job, name);
-            weight.amax_group = amax_group ? amax_group->id : UINT32_MAX;
-        }
         if (status == F8_OK)
             status = weights_add(to, list->weights[w]->name, &weight, limit, &ignored);
     }
@@ -172,9 +177,14 @@ static enum served serve_list(struct hosts *hosts, uint32_t host, F8__HostList *
         weights_unref(list);
         return WRONG;
     }
+    host_drop_amax_names(far);
     weights_unref(far->list);
     free(far->state);
     far->list = list;
+    far->amax_names = message->amax_groups;
+    far->num_amax_names = message->n_amax_groups;
+    message->amax_groups = NULL;
+    message->n_amax_groups = 0;
     far->state_size = message->state.len;
     far->state = far->state_size > 0 ? take_bytes(&message->state) : NULL;
     return SERVED;

@@ -26,6 +26,9 @@ struct held {
 struct host {
     /* Of the era. */
     struct weight_list *list; /* a reference: what its ranks registered; NULL: not told yet */
+    char **amax_names; /* owned, and its strings: by weight of the list, the amax group; "": its
+                          own; NULL: of all */
+    size_t num_amax_names;
     uint8_t *state; /* owned: what it has stored, a state's form; NULL: none, or it starts afresh */
     size_t state_size;
     uint8_t *address; /* owned: of its engine, opaque; NULL: not told yet */
@@ -177,6 +180,8 @@ void hosts_hear(struct hosts *hosts, uint32_t host, const uint8_t *data, size_t 
 void hosts_serve(struct hosts *hosts);
 void hosts_drop_held(struct host *host);
 void host_drop_reduction(struct host *host);
+/* The amax groups of its list are found, or it goes. */
+void host_drop_amax_names(struct host *host);
 /* Forgets what a host told of the era before. */
 void host_begin_era(struct host *host);
 
@@ -184,7 +189,7 @@ void host_begin_era(struct host *host);
 
 /* Before the last local rank's seal: tells the others what is registered here. */
 int hosts_prepare_seal(struct hosts *hosts, const struct member *member, struct reason *reason);
-/* Gives far members the lists of their hosts. F8_EPROTO. */
+/* Gives far members the lists of their hosts. F8_EPROTO, F8_EMISMATCH. */
 int hosts_seat_lists(struct hosts *hosts, struct reason *reason);
 /* The lists of an amax group, which the hosts have made, are the same as `list`. F8_EMISMATCH. */
 int hosts_compare_lists(struct hosts *hosts, const struct weight_list *list, struct reason *reason);
