@@ -46,6 +46,14 @@ const char *hosts_name_of(const struct hosts *hosts, const struct member *member
     return world_host(hosts->world, member->far_host)->name;
 }
 
+bool hosts_have(const struct hosts *hosts, const char *name)
+{
+    for (uint32_t h = 0; h < hosts->num_hosts; h++)
+        if (strcmp(world_host(hosts->world, h)->name, name) == 0)
+            return true;
+    return !hosts_formed(hosts);
+}
+
 void hosts_break(struct hosts *hosts, int status, const struct reason *reason)
 {
     hosts->broken_afar = true;

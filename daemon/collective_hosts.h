@@ -146,6 +146,8 @@ void hosts_break(struct hosts *hosts, int status, const struct reason *reason);
 void hosts_fail(struct hosts *hosts, int status, const struct reason *reason);
 /* "gpu-07", of a far member. */
 const char *hosts_name_of(const struct hosts *hosts, const struct member *member);
+/* Whether a host of that name is among them; yes until they are known. */
+bool hosts_have(const struct hosts *hosts, const char *name);
 /* Collectives that have ended well since the seal, plus one for the seal itself. */
 uint64_t hosts_completed(const struct collective *collective);
 

@@ -79,6 +79,22 @@ static int check_buckets(
     return F8_OK;
 }
 
+/* Else the hosts would cast one weight by different scales. */
+static int check_far(const struct group *group, const struct group *source, struct reason *reason)
+{
+    const struct hosts *over = group->collective->hosts;
+    for (uint32_t r = 0; r < source->world_size; r++) {
+        const struct member *member = source->members[r];
+        char who[COLLECTIVE_WHO];
+        if (member && member->far &&
+            !(over && hosts_have(over, hosts_name_of(source->collective->hosts, member))))
+            return reason_set(reason, F8_EINVAL,
+                "%s of group %s is in no rank of its amax group %s, which is not on that host",
+                collective_who(member, who), source->name, group->name);
+    }
+    return F8_OK;
+}
+
 static int check_source(
     const struct group *group, const struct group *source, struct reason *reason)
 {
@@ -91,7 +107,7 @@ static int check_source(
             return reason_set(reason, F8_EINVAL,
                 "rank %u (pid %u) of group %s is in no rank of its amax group %s", r,
                 source->members[r]->pid, source->name, group->name);
-    return F8_OK;
+    return check_far(group, source, reason);
 }
 
 /* Compares a rank's weights with those of the first; the first difference is named. */

@@ -32,6 +32,7 @@ NEVER(void, hosts_entered, struct hosts *hosts, const struct member *member)
 NEVER(bool, world_has_here, const struct world *world, uint32_t rank)
 NEVER(int, world_check_id, const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], struct reason *reason)
 NEVER(const char *, hosts_name_of, const struct hosts *hosts, const struct member *member)
+NEVER(bool, hosts_have, const struct hosts *hosts, const char *name)
 NEVER(void, hosts_serve, struct hosts *hosts)
 
 NEVER(void, hosts_tell_asked, struct hosts *hosts, const struct member *member,

@@ -146,7 +146,9 @@ static int join_groups(struct mesh_rank *rank)
     if (status == F8_OK)
         status =
             join(rank, name, rank->number % plan->dp, plan->dp, plan->gathers_over, &rank->gathers);
-    if (status == F8_OK)
+    if (status == F8_OK && plan->alone)
+        status = join(rank, mesh, 0, 1, NULL, &rank->mesh);
+    else if (status == F8_OK)
         status = join(rank, mesh, rank->number, plan->dp * plan->tp, plan->mesh_over, &rank->mesh);
     if (status == F8_OK)
         status = device_memory_alloc(

@@ -29,6 +29,7 @@ struct mesh_plan {
     const char *socket, *job; /* borrowed */
     uint32_t dp, tp;          /* ranks that gather together; parts of the weights */
     enum mesh_mode mode;
+    bool alone;     /* each rank has an amax group of its own: to be refused */
     bool own;       /* there is a weight that names no amax group */
     uint32_t seed;  /* of the values */
     uint32_t first; /* step; others count on, with the amaxes of those before */

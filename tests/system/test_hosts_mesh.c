@@ -166,6 +166,24 @@ END_TEST
 
 /* ---- What goes wrong ---- */
 
+/* On each host scales would follow from that host's ranks alone. */
+START_TEST(amax_group_must_be_on_all_hosts)
+{
+    lay_out(2, 1, false, MESH_IN_GATHER);
+    for (uint32_t r = 0; r < 2; r++)
+        ranks[r].plan.alone = true;
+    must(0, 2, mesh_rank_join);
+    on_all(0, 2, mesh_rank_seal);
+    bool told = false;
+    for (uint32_t r = 0; r < 2; r++) { /* the first; maybe the other finds a broken group then */
+        ck_assert_int_lt(outcomes[r], 0);
+        told = told || strstr(ranks[r].text, "is in no rank of its amax group mesh, which is not "
+                                             "on that host");
+    }
+    ck_assert_msg(told, "rank 0: %s; rank 1: %s", ranks[0].text, ranks[1].text);
+}
+END_TEST
+
 static int gather_other_bucket(struct mesh_rank *rank)
 {
     uint32_t bucket = rank->number < 2 ? 0 : 1;
@@ -375,6 +393,7 @@ int main(void)
         return TEST_HOSTS_SKIP;
     tcase_add_checked_fixture(cases, start, stop);
     tcase_add_loop_test(cases, scales_follow_from_full_weights, 0, NUM_SHAPES * NUM_MODES);
+    tcase_add_test(cases, amax_group_must_be_on_all_hosts);
     tcase_add_test(cases, opposite_order);
     tcase_add_loop_test(cases, death_breaks_all_groups, 0, 2 * NUM_MODES);
     tcase_add_loop_test(cases, lost_host_breaks_all_groups, 0, 2 * NUM_MODES);
