@@ -86,6 +86,9 @@ f8_add_cuda_run(conformance_2_hosts_devices COMMAND conformance --hosts 2 ${VECT
     MEMORY vmm ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=31)
 f8_add_cuda_run(conformance_3_hosts COMMAND conformance --hosts 3 ${VECTORS} DEVICES 2 MEMORY vmm
     ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=32)
+f8_add_cuda_run(hosts_mesh COMMAND test_hosts_mesh DEVICES 1 MEMORY legacy)
+f8_add_cuda_run(hosts_mesh_devices COMMAND test_hosts_mesh DEVICES 4 MEMORY vmm
+    ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=34)
 if(TARGET test_hosts_faults)
     f8_add_cuda_run(hosts_faults COMMAND test_hosts_faults DEVICES 2 MEMORY legacy
         ENVIRONMENT CUDASIM_DELAY_US=200 CUDASIM_SEED=33)
@@ -98,4 +101,4 @@ foreach(hosts 2 3)
         ENVIRONMENT CUDASIM_DELAY_US=300)
 endforeach()
 set_tests_properties(cuda_hosts_jobs_2 cuda_hosts_jobs_3 cuda_conformance_2_hosts cuda_conformance_2_hosts_devices
-    cuda_conformance_3_hosts PROPERTIES LABELS "hosts;cuda")
+    cuda_conformance_3_hosts cuda_hosts_mesh cuda_hosts_mesh_devices PROPERTIES LABELS "hosts;cuda")
