@@ -178,8 +178,8 @@ void collective_settle(struct collective *collective)
         (void)uv_timer_start(&collective->timer, on_timer, wake > now ? wake - now : 0, 0);
     struct collective_context *context = collective->context;
     struct group *group = collective->group;
-    collective_poke_sources(collective);
     tell_quiet(collective);
+    collective_poke_sources(collective);
     if (collective_is_quiet(group)) {
         group_bury(group);
         if (group->state == GROUP_BROKEN || group_is_empty(group))
