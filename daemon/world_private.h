@@ -230,6 +230,8 @@ struct world_root {
     char *group; /* owned */
     uint32_t world_size, num_claimed;
     struct world_member **claimed; /* owned array, by rank; borrowed pointers, NULL: missing */
+    struct reason refused;         /* the last host that was refused, and why; empty: none */
+    struct reason in_vain;         /* why it cannot form any more; empty: it can */
     bool formed, ended;
     bool waits;  /* a connection is not taken yet: there are too many without a proof */
     bool paused; /* nobody is read: one has much to take */
@@ -243,6 +245,9 @@ struct world_root *world_root_find(struct worlds *worlds, uint64_t number);
 
 /* Ends it: everybody there gets the status and text. */
 void world_root_end(struct world_root *root, int status, const char *text);
+
+/* The same, but whoever joins for a while is still to hear of it, by world_form_join. */
+void world_root_give_up(struct world_root *root, int status, const char *text);
 
 /* Ends roots that stay for the sake of others only, once this daemon closes. */
 void world_roots_review(struct worlds *worlds);
