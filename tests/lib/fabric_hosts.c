@@ -114,10 +114,12 @@ void fabric_hosts_ask_open(
     *hosts = (struct fabric_hosts){.num = num};
     ck_assert_int_eq(uv_loop_init(&hosts->loop), 0);
     for (uint32_t i = 0; i < num; i++) {
+        char own[32];
+        (void)snprintf(own, sizeof(own), "127.0.0.%u", i + 1);
         struct fabric_shape shape = {.hosts = num,
             .here = i,
             .interface = interface,
-            .address = address,
+            .address = address ? address : own,
             .listener = &listener,
             .owner = &hosts->host[i]};
         struct reason reason = {""};
@@ -135,10 +137,13 @@ void fabric_hosts_open(struct fabric_hosts *hosts, uint32_t num)
 
 void fabric_hosts_ask_connect(struct fabric_hosts *hosts, uint32_t host, uint64_t deadline_ms)
 {
-    struct fabric_bytes addresses[MAX_FABRIC_HOSTS];
-    for (uint32_t i = 0; i < hosts->num; i++)
-        addresses[i].data = fabric_address(hosts->host[i].fabric, &addresses[i].size);
-    fabric_connect(hosts->host[host].fabric, addresses, deadline_ms);
+    static const char *const names[MAX_FABRIC_HOSTS] = {"alpha", "beta", "gamma", "delta"};
+    struct fabric_peer peers[MAX_FABRIC_HOSTS];
+    for (uint32_t i = 0; i < hosts->num; i++) {
+        peers[i].name = names[i];
+        peers[i].address = fabric_address(hosts->host[i].fabric, &peers[i].address_size);
+    }
+    fabric_connect(hosts->host[host].fabric, peers, deadline_ms);
 }
 
 void fabric_hosts_connect(struct fabric_hosts *hosts)
