@@ -105,8 +105,11 @@ struct world_place {
  */
 int world_place(const struct config *config, struct world_place *ret, struct reason *reason);
 
-/* Whether these bytes are a unique id, whatever has become of its root. F8_EINVAL. */
-int world_check_id(const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], struct reason *reason);
+/* Whether these bytes are a unique id, whatever has become of its root, and where that listens:
+ * "10.0.0.1:4711". F8_EINVAL. */
+#define WORLD_ROOT_SIZE 64
+int world_check_id(const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], char ret_root[WORLD_ROOT_SIZE],
+    struct reason *reason);
 
 /*
  * Takes part, also where this daemon is the root. F8_EINVAL: these bytes are no unique id;

@@ -23,7 +23,7 @@
 #define WORLD_TOKEN_SIZE   32
 #define WORLD_NONCE_SIZE   32
 #define WORLD_MAC_SIZE     32
-#define WORLD_ADDRESS_SIZE 64 /* of an address as text */
+#define WORLD_ADDRESS_SIZE WORLD_ROOT_SIZE /* of an address as text */
 #define WORLD_PROOF_MS     5000
 #define WORLD_FLUSH_MS     5000 /* for the last words of a connection */
 #define WORLD_MAX_UNPROVED 256  /* connections of a root without a proof yet */

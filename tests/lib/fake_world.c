@@ -163,10 +163,11 @@ static void form(uint32_t number)
     }
 }
 
-int world_check_id(const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], struct reason *reason)
+int world_check_id(const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], char ret_root[WORLD_ROOT_SIZE],
+    struct reason *reason)
 {
-    (void)id;
     (void)reason;
+    (void)snprintf(ret_root, WORLD_ROOT_SIZE, "root-%u", id[0]);
     return F8_OK;
 }
 

@@ -30,7 +30,8 @@ NEVER(void, hosts_quiet, struct hosts *hosts)
 NEVER(void, hosts_next_era, struct hosts *hosts)
 NEVER(void, hosts_entered, struct hosts *hosts, const struct member *member)
 NEVER(bool, world_has_here, const struct world *world, uint32_t rank)
-NEVER(int, world_check_id, const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], struct reason *reason)
+NEVER(int, world_check_id, const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE],
+    char ret_root[WORLD_ROOT_SIZE], struct reason *reason)
 NEVER(const char *, hosts_name_of, const struct hosts *hosts, const struct member *member)
 NEVER(void, hosts_serve, struct hosts *hosts)
 
