@@ -213,13 +213,21 @@ void collective_post_far(struct collective *amax, uint32_t bucket, const uint32_
     resume(amax, bucket);
 }
 
+/* Why it cannot exchange: it is broken, or about to be for what another group has told it. */
+static int broken_because(struct collective *source)
+{
+    bool about_to = !round_is_broken(source->rounds) && source->break_status < 0;
+    source->refusal = about_to ? source->broken_by : source->group->cause;
+    return about_to ? source->break_status : source->cause_status;
+}
+
 void collective_exchange(struct collective *source)
 {
-    if (round_is_broken(source->rounds) || !source->entries) {
-        (void)reason_set(&source->refusal, F8_EBROKEN, "group %s is broken", source->group->name);
-        collective_fail(source, F8_EBROKEN);
+    if (round_is_broken(source->rounds) || source->break_status < 0) {
+        collective_fail(source, broken_because(source));
         return;
     }
+    assert(source->entries); /* without a break they stay */
     uint32_t bucket = exchanged_bucket(source);
     const struct collective *other = find_crossing(source, bucket);
     if (other) {

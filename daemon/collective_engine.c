@@ -112,7 +112,7 @@ bool engine_can_run(struct hosts *hosts)
     if (!futile && (there || hosts->engine.step == ENGINE_ASKS))
         return true;
     collective->refusal = collective->group->cause;
-    engine_abort(hosts, F8_EBROKEN);
+    engine_abort(hosts, collective->cause_status);
     return false;
 }
 
@@ -470,7 +470,8 @@ static void failed(struct fabric *fabric, int status, const struct reason *reaso
         collective_break(collective, status, reason);
     } else if (!at_rest) {
         collective->refusal = *reason;
-        engine_abort(hosts, status);
+        /* Not to be taken for the loss of one's own daemon. */
+        engine_abort(hosts, status == F8_ECONN ? F8_EIO : status);
         /* A peer's helper is gone, or more than that: its daemon, or ours, is about to know. */
         if (status == F8_ECONN)
             engine->fails_at += GRACE_MS;

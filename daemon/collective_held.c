@@ -283,8 +283,8 @@ static enum served serve_idle(struct hosts *hosts, uint32_t host, const F8__Host
      * queued the same. */
     bool less = far->completed < hosts_completed(collective);
     if (less || hosts->engine.step == ENGINE_QUEUES)
-        comm_break(hosts, F8_EBROKEN);
-    engine_abort(hosts, F8_EBROKEN);
+        comm_break(hosts, collective->cause_status);
+    engine_abort(hosts, collective->cause_status);
     return SERVED;
 }
 

@@ -109,6 +109,7 @@ struct collective {
     struct collective *next_event; /* borrowed: the context's queue */
     struct reason broken_by;       /* for break_status */
     int break_status;              /* a linked group broke with this: to be broken too */
+    int cause_status;              /* of group->cause: what those get who wait as it breaks */
     bool broken_at_rest;           /* and nothing was open there */
     bool queued;
     bool exchanging; /* the running gather has posted its amaxes and waits */
