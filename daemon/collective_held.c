@@ -23,6 +23,8 @@ void host_drop_reduction(struct host *host)
 void host_begin_era(struct host *host)
 {
     host_drop_reduction(host);
+    free(host->posted);
+    host->posted = NULL;
     host->ready_for = 0;
     host->timed = 0;
     weights_unref(host->list);
@@ -304,7 +306,7 @@ static enum served serve_engine(struct hosts *hosts, uint32_t host, F8__HostEngi
     return SERVED;
 }
 
-static enum served serve_amax(struct hosts *hosts, const F8__HostAmax *amax)
+static enum served serve_amax(struct hosts *hosts, uint32_t host, const F8__HostAmax *amax)
 {
     struct collective *collective = hosts->collective;
     const struct group *group = collective->group;
@@ -313,7 +315,23 @@ static enum served serve_amax(struct hosts *hosts, const F8__HostAmax *amax)
     if (collective->table.num_sources == 0 || amax->bucket >= group->list->num_buckets ||
         amax->n_amaxes != group->list->buckets[amax->bucket].count)
         return WRONG;
-    collective_post_far(collective, amax->bucket, amax->amaxes);
+    return collective_post_far(collective, host, amax->bucket, amax->amaxes) ? SERVED : HELD;
+}
+
+static enum served serve_crossing(
+    struct hosts *hosts, uint32_t host, const F8__HostCrossing *crossing)
+{
+    struct collective *collective = hosts->collective;
+    const struct group *group = collective->group;
+    if (group->state != GROUP_SEALED)
+        return group->state == GROUP_BROKEN ? SERVED : HELD;
+    uint32_t num_buckets = group->list->num_buckets;
+    if (collective->table.num_sources == 0 || crossing->told >= num_buckets ||
+        crossing->awaited >= num_buckets)
+        return WRONG;
+    if (crossing->host == hosts->here)
+        collective_cross_far(collective, world_host(hosts->world, host)->name, crossing->group,
+            crossing->told, crossing->awaited);
     return SERVED;
 }
 
@@ -365,7 +383,9 @@ static enum served serve_message(struct hosts *hosts, uint32_t host, F8__HostMes
     case F8__HOST_MESSAGE__BODY_ENGINE:
         return serve_engine(hosts, host, message->engine);
     case F8__HOST_MESSAGE__BODY_AMAX:
-        return serve_amax(hosts, message->amax);
+        return serve_amax(hosts, host, message->amax);
+    case F8__HOST_MESSAGE__BODY_CROSSING:
+        return serve_crossing(hosts, host, message->crossing);
     case F8__HOST_MESSAGE__BODY_TURN:
         return serve_turn(hosts, host, message->turn);
     case F8__HOST_MESSAGE__BODY_REDUCTION:

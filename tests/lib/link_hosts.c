@@ -41,6 +41,8 @@ NEVER(void, hosts_tell_changed, struct hosts *hosts, const struct member *member
     uint32_t count)
 NEVER(void, hosts_tell_gone, struct hosts *hosts, const struct member *member, bool died)
 NEVER(void, hosts_tell_broke, struct hosts *hosts, int status, const struct reason *cause)
+NEVER(void, hosts_tell_crossing, struct hosts *hosts, uint32_t host, uint32_t told,
+    uint32_t awaited, const struct group *waiting)
 NEVER(void, hosts_tell_amax, struct hosts *hosts, uint32_t bucket, const uint32_t *amaxes,
     uint32_t count)
 
