@@ -242,13 +242,21 @@ static void leave_network(void)
     own_network = -1;
 }
 
+/* Two hosts, each with an address of its own. */
+static void open_apart(void)
+{
+    fabric_hosts_begin(&hosts, 2);
+    fabric_host_ask_open(&hosts, 0, "lo", "127.0.0.1");
+    fabric_host_ask_open(&hosts, 1, "lo", "127.0.0.2");
+    fabric_hosts_await_done(&hosts);
+}
+
 /* Connecting goes from the larger address to the smaller. */
 START_TEST(a_host_without_a_way_is_tried_again)
 {
     if (!enter_network_without_way())
         return;
-    fabric_hosts_ask_open(&hosts, 2, "lo", NULL);
-    fabric_hosts_await_done(&hosts);
+    open_apart();
     for (uint32_t i = 0; i < 2; i++)
         fabric_hosts_ask_connect(&hosts, i, PATIENCE_MS);
     uint64_t end = uv_hrtime() + 300000000;
@@ -267,8 +275,7 @@ START_TEST(a_host_without_a_way_is_named)
 {
     if (!enter_network_without_way())
         return;
-    fabric_hosts_ask_open(&hosts, 2, "lo", NULL);
-    fabric_hosts_await_done(&hosts);
+    open_apart();
     fabric_hosts_ask_connect(&hosts, 1, 2000);
     fabric_host_await(&hosts, 1);
     ck_assert_int_eq(hosts.host[1].status, F8_EIO);
