@@ -118,6 +118,32 @@ int world_check_id(const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], char ret_root[WORL
 int world_join(struct worlds *worlds, const struct world_part *part, struct world **ret_world,
     struct reason *reason);
 
+/* Of hosts that have not met, as far as this one knows. */
+struct world_meeting {
+    struct reason waits_for;    /* "2 of 6 ranks are missing: ranks 4, 5", "other hosts ..." */
+    uint64_t began_ms, ends_ms; /* loop time */
+    uint32_t missing;           /* ranks; 0: only the root knows */
+};
+
+/* False: they have met, or never will. */
+bool world_meeting(const struct world *world, struct world_meeting *ret_meeting);
+
+/* A host that has come to a root of this daemon, or this one, whose root is elsewhere. */
+struct world_guest {
+    const char *group; /* borrowed, as the rest: "job/group" */
+    const char *name;
+    const char *address;   /* "": not known yet */
+    const uint32_t *ranks; /* ascending */
+    uint32_t num_ranks;
+    uint64_t came_ms, ends_ms; /* loop time; until when the others may come */
+    uint64_t silent_ms;        /* since its last sign of life */
+    bool here, root;           /* it is this one; it is the root's */
+};
+
+/* Each such host, of all worlds here that have not formed. */
+void worlds_guests(const struct worlds *worlds,
+    void (*tell)(void *context, const struct world_guest *guest), void *context);
+
 void *world_owner(const struct world *world);
 
 /* The hosts, once it has formed; which of them this one is; the root's number: that of hosts, if

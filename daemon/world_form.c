@@ -376,8 +376,7 @@ void world_form_join(struct world_member *member, const F8__WorldJoin *join)
 
 /* ---- the deadline ---- */
 
-/* "4, 5, 8-11": those that nobody has claimed. */
-static void append_missing(const struct world_root *root, struct reason *reason)
+void world_form_append_missing(const struct world_root *root, struct reason *reason)
 {
     const char *comma = "";
     for (uint32_t rank = 0; rank < root->world_size; rank++) {
@@ -407,7 +406,7 @@ void world_form_missing(const struct world_root *root, struct reason *reason)
     (void)reason_set(reason, F8_EDEADLINE,
         "world of group %.120s: %u of %u ranks missing after %g s: %s ", root->group, missing,
         root->world_size, seconds, missing == 1 ? "rank" : "ranks");
-    append_missing(root, reason);
+    world_form_append_missing(root, reason);
     if (root->num_joined > 0) {
         reason_append(reason, "; there are ");
         append_hosts(root, reason);

@@ -272,6 +272,9 @@ void world_form_unjoin(struct world_member *member);
 /* Who is missing, for the deadline. */
 void world_form_missing(const struct world_root *root, struct reason *reason);
 
+/* Goes on with "4, 5, 8-11": those that nobody has claimed. */
+void world_form_append_missing(const struct world_root *root, struct reason *reason);
+
 /* A name as it may stand in logs and on terminals. */
 void world_clean_name(const char *name, char clean[65]);
 
@@ -311,6 +314,9 @@ struct world {
     uint32_t num_hosts, here, root;
     struct world_traffic traffic;
 };
+
+/* What this host calls itself. */
+void world_own_name(const struct config *config, char name[65]);
 
 /* It is over, and its owner hears of it, unless it has before. */
 void world_end(struct world *world, int status, const struct reason *reason);
