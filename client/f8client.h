@@ -183,6 +183,10 @@ F8_API int f8_group_join(struct f8_client *client, const char *name, uint32_t ra
  * After a failure broke the group: joins its next generation. Weights and buckets that this rank
  * registered are kept, with the amax groups that they name; versions restart, views held become
  * stale. f8_seal must follow. A group and the amax group that its weights name break together.
+ *
+ * What waits as a group breaks ends with the status of the first cause: F8_ERANKDEAD, F8_EMISMATCH,
+ * F8_EDEADLINE, F8_EIO ...; whatever is asked of it after that, until this call, with F8_EBROKEN.
+ * f8_error_text names the first cause in both, whichever rank, group or host it came from.
  */
 F8_API int f8_group_rejoin(struct f8_group *group);
 
@@ -207,7 +211,8 @@ struct f8_hosts {
  * meet when all local ranks have joined, and f8_seal waits for that; what kept them from it is its
  * error: F8_EDEADLINE names the ranks that did not come, F8_EPERM, F8_EEXIST and F8_EMISMATCH what
  * the root refused, F8_ECONN that it cannot be reached. F8_EINVAL: these bytes are no unique id.
- * F8_EMISMATCH: another rank of this host gave another id or number of local ranks.
+ * F8_EMISMATCH: another rank of this host gave another number of local ranks. One that waits with
+ * another id than this hears that from f8_seal: of two ids the one that was given last counts.
  */
 F8_API int f8_group_join_hosts(struct f8_client *client, const char *name, uint32_t rank,
     uint32_t world_size, const struct f8_hosts *hosts, struct f8_group **ret_group);

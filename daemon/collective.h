@@ -145,6 +145,11 @@ uint32_t collective_done_event(const struct group *group);
 /* Where a member's gathered bucket begins in the arena. */
 uint64_t collective_place_offset(const struct group *group, uint32_t place);
 
+/* What the hosts of a group wait for that have not met; false: it has none, or they have, or never
+ * will. */
+struct world_meeting;
+bool collective_meeting(const struct group *group, struct world_meeting *ret_meeting);
+
 /* The hosts of a group that spans several, once they have met; NULL. What its engine did. */
 const struct world *collective_world(const struct group *group);
 struct collective_engine {

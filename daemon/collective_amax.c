@@ -175,6 +175,9 @@ static void commit(struct collective *amax, uint32_t bucket)
     }
     amax->table.posted[bucket] = 0;
     amax->table.posted_here[bucket] = 0;
+    for (uint32_t h = 0; amax->hosts && h < amax->hosts->num_hosts; h++)
+        if (amax->hosts->all[h].posted)
+            amax->hosts->all[h].posted[bucket] = false;
 }
 
 /* Those that had posted before go on. */
@@ -200,26 +203,90 @@ void collective_withdraw(struct collective *collective)
     amax->table.posted_here[exchanged_bucket(collective)]--;
 }
 
-void collective_post_far(struct collective *amax, uint32_t bucket, const uint32_t *amaxes)
+/* ---- with other hosts ---- */
+
+static bool has_posted(const struct collective *amax, uint32_t host, uint32_t bucket)
+{
+    const bool *posted = amax->hosts->all[host].posted;
+    return posted && posted[bucket];
+}
+
+/*
+ * The source waits in a bucket. A host that waits in another one, which the source has too, may
+ * wait for the source, as the source does for it: whether what waits there has the source's bucket
+ * only that host knows.
+ */
+static void tell_crossings(const struct collective *source, uint32_t host)
+{
+    const struct collective *amax = source->group->amax_group->collective;
+    uint32_t awaited = exchanged_bucket(source);
+    if (host == amax->hosts->here || has_posted(amax, host, awaited))
+        return;
+    for (uint32_t told = 0; told < amax->group->list->num_buckets; told++)
+        if (has_posted(amax, host, told) && has_bucket(source, told))
+            hosts_tell_crossing(amax->hosts, host, told, awaited, source->group);
+}
+
+bool collective_post_far(
+    struct collective *amax, uint32_t host, uint32_t bucket, const uint32_t *amaxes)
 {
     struct amax_table *table = &amax->table;
-    const struct bucket_info *info = &amax->group->list->buckets[bucket];
+    const struct weight_list *list = amax->group->list;
+    const struct bucket_info *info = &list->buckets[bucket];
+    struct host *far = &amax->hosts->all[host];
+    if (!far->posted)
+        far->posted = calloc(list->num_buckets, sizeof(*far->posted));
+    if (!far->posted || far->posted[bucket])
+        return false;
+    far->posted[bucket] = true;
     for (uint32_t i = 0; i < info->count; i++)
         if (amaxes[i] > table->amaxes[info->first + i])
             table->amaxes[info->first + i] = amaxes[i];
-    if (++table->posted[bucket] < table->sharers[bucket])
-        return;
+    if (++table->posted[bucket] < table->sharers[bucket]) {
+        for (const struct group *s = amax->group->sources; s; s = s->next_source)
+            if (s->collective->exchanging)
+                tell_crossings(s->collective, host);
+        return true;
+    }
     commit(amax, bucket);
     resume(amax, bucket);
+    return true;
+}
+
+void collective_cross_far(
+    struct collective *amax, const char *host, const char *group, uint32_t told, uint32_t awaited)
+{
+    const struct weight_list *list = amax->group->list;
+    struct reason reason;
+    for (struct group *s = amax->group->sources; s; s = s->next_source) {
+        struct collective *source = s->collective;
+        if (!source->exchanging || exchanged_bucket(source) != told || !has_bucket(source, awaited))
+            continue;
+        (void)reason_set(&reason, F8_EMISMATCH,
+            "group %.60s gathers %.60s where group %.60s on host %.64s gathers %.60s, and both "
+            "need "
+            "amaxes over group %.60s",
+            s->name, list->buckets[told].name, group, host, list->buckets[awaited].name,
+            amax->group->name);
+        collective_break_later(source, F8_EMISMATCH, &reason);
+    }
+}
+
+/* Why it cannot exchange: it is broken, or about to be for what another group has told it. */
+static int broken_because(struct collective *source)
+{
+    bool about_to = !round_is_broken(source->rounds) && source->break_status < 0;
+    source->refusal = about_to ? source->broken_by : source->group->cause;
+    return about_to ? source->break_status : source->cause_status;
 }
 
 void collective_exchange(struct collective *source)
 {
-    if (round_is_broken(source->rounds) || !source->entries) {
-        (void)reason_set(&source->refusal, F8_EBROKEN, "group %s is broken", source->group->name);
-        collective_fail(source, F8_EBROKEN);
+    if (round_is_broken(source->rounds) || source->break_status < 0) {
+        collective_fail(source, broken_because(source));
         return;
     }
+    assert(source->entries); /* without a break they stay */
     uint32_t bucket = exchanged_bucket(source);
     const struct collective *other = find_crossing(source, bucket);
     if (other) {
@@ -231,6 +298,8 @@ void collective_exchange(struct collective *source)
     if (amax->table.posted[bucket] < amax->table.sharers[bucket]) {
         source->exchanging = round_pause(source->rounds);
         assert(source->exchanging);
+        for (uint32_t h = 0; amax->hosts && h < amax->hosts->num_hosts; h++)
+            tell_crossings(source, h);
         collective_settle(source);
         return;
     }

@@ -173,6 +173,7 @@ void collective_broken(void *context, const struct round_cause *cause)
                    (cause->trouble == ROUND_OTHER_GROUP && collective->broken_at_rest);
     at_rest = at_rest && !round_head(collective->rounds, &head);
     group->state = GROUP_BROKEN;
+    collective->cause_status = cause->status;
     explain(collective, cause, &group->cause);
     /* A rank that leaves when nothing is open is how a training run ends. */
     if (collective->hosts)

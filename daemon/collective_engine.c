@@ -112,7 +112,7 @@ bool engine_can_run(struct hosts *hosts)
     if (!futile && (there || hosts->engine.step == ENGINE_ASKS))
         return true;
     collective->refusal = collective->group->cause;
-    engine_abort(hosts, F8_EBROKEN);
+    engine_abort(hosts, collective->cause_status);
     return false;
 }
 
@@ -214,18 +214,19 @@ static void tell_address(struct hosts *hosts)
 
 static void connect_engine(struct hosts *hosts)
 {
-    struct fabric_bytes *addresses = calloc(hosts->num_hosts, sizeof(*addresses));
-    if (!addresses) {
+    struct fabric_peer *peers = calloc(hosts->num_hosts, sizeof(*peers));
+    if (!peers) {
         engine_abort(hosts, reason_set(&hosts->collective->refusal, F8_ENOMEM,
                                 "out of memory sealing group %s", hosts->collective->group->name));
         return;
     }
     for (uint32_t h = 0; h < hosts->num_hosts; h++)
-        addresses[h] = (struct fabric_bytes){
-            .data = hosts->all[h].address, .size = hosts->all[h].address_size};
+        peers[h] = (struct fabric_peer){.name = world_host(hosts->world, h)->name,
+            .address = hosts->all[h].address,
+            .address_size = hosts->all[h].address_size};
     hosts->engine.step = ENGINE_CONNECTS;
-    fabric_connect(hosts->engine.fabric, addresses, engine_patience(hosts));
-    free(addresses);
+    fabric_connect(hosts->engine.fabric, peers, engine_patience(hosts));
+    free(peers);
 }
 
 void engine_poke(struct hosts *hosts)
@@ -409,7 +410,8 @@ static void failed(struct fabric *fabric, int status, const struct reason *reaso
         collective_break(collective, status, reason);
     } else if (!at_rest) {
         collective->refusal = *reason;
-        engine_abort(hosts, status);
+        /* Not to be taken for the loss of one's own daemon. */
+        engine_abort(hosts, status == F8_ECONN ? F8_EIO : status);
         /* A peer's helper is gone, or more than that: its daemon, or ours, is about to know. */
         if (status == F8_ECONN)
             engine->fails_at += GRACE_MS;

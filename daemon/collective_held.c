@@ -32,6 +32,8 @@ void host_drop_amax_names(struct host *host)
 void host_begin_era(struct host *host)
 {
     host_drop_reduction(host);
+    free(host->posted);
+    host->posted = NULL;
     host->ready_for = 0;
     host->timed = 0;
     host_drop_amax_names(host);
@@ -293,8 +295,8 @@ static enum served serve_idle(struct hosts *hosts, uint32_t host, const F8__Host
      * queued the same. */
     bool less = far->completed < hosts_completed(collective);
     if (less || hosts->engine.step == ENGINE_QUEUES)
-        comm_break(hosts, F8_EBROKEN);
-    engine_abort(hosts, F8_EBROKEN);
+        comm_break(hosts, collective->cause_status);
+    engine_abort(hosts, collective->cause_status);
     return SERVED;
 }
 
@@ -314,7 +316,7 @@ static enum served serve_engine(struct hosts *hosts, uint32_t host, F8__HostEngi
     return SERVED;
 }
 
-static enum served serve_amax(struct hosts *hosts, const F8__HostAmax *amax)
+static enum served serve_amax(struct hosts *hosts, uint32_t host, const F8__HostAmax *amax)
 {
     struct collective *collective = hosts->collective;
     const struct group *group = collective->group;
@@ -323,7 +325,23 @@ static enum served serve_amax(struct hosts *hosts, const F8__HostAmax *amax)
     if (collective->table.num_sources == 0 || amax->bucket >= group->list->num_buckets ||
         amax->n_amaxes != group->list->buckets[amax->bucket].count)
         return WRONG;
-    collective_post_far(collective, amax->bucket, amax->amaxes);
+    return collective_post_far(collective, host, amax->bucket, amax->amaxes) ? SERVED : HELD;
+}
+
+static enum served serve_crossing(
+    struct hosts *hosts, uint32_t host, const F8__HostCrossing *crossing)
+{
+    struct collective *collective = hosts->collective;
+    const struct group *group = collective->group;
+    if (group->state != GROUP_SEALED)
+        return group->state == GROUP_BROKEN ? SERVED : HELD;
+    uint32_t num_buckets = group->list->num_buckets;
+    if (collective->table.num_sources == 0 || crossing->told >= num_buckets ||
+        crossing->awaited >= num_buckets)
+        return WRONG;
+    if (crossing->host == hosts->here)
+        collective_cross_far(collective, world_host(hosts->world, host)->name, crossing->group,
+            crossing->told, crossing->awaited);
     return SERVED;
 }
 
@@ -375,7 +393,9 @@ static enum served serve_message(struct hosts *hosts, uint32_t host, F8__HostMes
     case F8__HOST_MESSAGE__BODY_ENGINE:
         return serve_engine(hosts, host, message->engine);
     case F8__HOST_MESSAGE__BODY_AMAX:
-        return serve_amax(hosts, message->amax);
+        return serve_amax(hosts, host, message->amax);
+    case F8__HOST_MESSAGE__BODY_CROSSING:
+        return serve_crossing(hosts, host, message->crossing);
     case F8__HOST_MESSAGE__BODY_TURN:
         return serve_turn(hosts, host, message->turn);
     case F8__HOST_MESSAGE__BODY_REDUCTION:

@@ -306,6 +306,22 @@ static void on_incomplete(uv_timer_t *timer)
     collective_settle(collective);
 }
 
+bool collective_meeting(const struct group *group, struct world_meeting *ret_meeting)
+{
+    const struct hosts *hosts = group->collective->hosts;
+    if (!hosts || group->state != GROUP_FORMING || hosts_formed(hosts))
+        return false;
+    if (hosts->world)
+        return world_meeting(hosts->world, ret_meeting);
+    ret_meeting->ends_ms = uv_now(hosts->context->loop) + uv_timer_get_due_in(&hosts->timer);
+    ret_meeting->began_ms = ret_meeting->ends_ms - hosts->context->config->world_deadline_ms;
+    ret_meeting->missing = 0;
+    (void)reason_set(&ret_meeting->waits_for, F8_OK,
+        "ranks of this host: %u of the %u that it is to have have joined", count_here(group),
+        hosts->local_ranks);
+    return uv_is_active((const uv_handle_t *)&hosts->timer);
+}
+
 /* Until all local ranks are there, nobody else looks at the clock. */
 static void await_others(struct hosts *hosts)
 {

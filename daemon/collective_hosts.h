@@ -43,6 +43,7 @@ struct host {
     uint64_t reduction;   /* number of the reduction that it has told its part of; 0: none */
     uint32_t *amaxes;     /* owned: that part */
     uint32_t num_amaxes;
+    bool *posted; /* owned: of an amax group, by bucket: amaxes that wait for others; NULL: none */
     /* For good. */
     bool lost;
     struct held *held; /* owned list, in order */
@@ -175,6 +176,10 @@ void hosts_tell_idle(struct hosts *hosts, uint64_t completed);
 /* The engine's mesh, 0: it is not warm; or its address. */
 void hosts_tell_engine(struct hosts *hosts, uint64_t mesh, const uint8_t *address, size_t size);
 void hosts_tell_amax(struct hosts *hosts, uint32_t bucket, const uint32_t *amaxes, uint32_t count);
+/* A group here waits for the amaxes of bucket `awaited` of the host that has told those of `told`.
+ */
+void hosts_tell_crossing(struct hosts *hosts, uint32_t host, uint32_t told, uint32_t awaited,
+    const struct group *waiting);
 void hosts_tell_turn(struct hosts *hosts, uint64_t number, uint64_t time);
 void hosts_tell_reduction(
     struct hosts *hosts, uint64_t number, const uint32_t *amaxes, uint32_t count);

@@ -37,18 +37,28 @@ void collective_poke_sources(struct collective *collective)
         collective_wake(s->collective);
 }
 
+void collective_break_later(struct collective *collective, int status, const struct reason *reason)
+{
+    if (collective->group->state == GROUP_BROKEN || collective->break_status < 0)
+        return;
+    collective->break_status = status;
+    collective->broken_at_rest = false;
+    collective->broken_by = *reason;
+    collective_wake(collective);
+}
+
 static void break_later(struct group *group, const struct group *first, int status, bool at_rest)
 {
     struct collective *collective = group->collective;
+    struct reason reason;
     if (group->state == GROUP_BROKEN || collective->break_status < 0)
         return;
-    collective->break_status = status;
-    collective->broken_at_rest = at_rest;
-    (void)reason_set(&collective->broken_by, status,
+    (void)reason_set(&reason, status,
         "group %.80s, which shares amaxes with group "
         "%.80s, broke: %.300s",
         first->name, group->name, first->cause.text);
-    collective_wake(collective);
+    collective_break_later(collective, status, &reason);
+    collective->broken_at_rest = at_rest;
 }
 
 void collective_break_linked(struct collective *collective, int status, bool at_rest)

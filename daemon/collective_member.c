@@ -84,6 +84,38 @@ static int check_others(const struct group *group, uint32_t rank, bool again,
     return F8_OK;
 }
 
+/*
+ * Whether the rank brings another unique id than those who have entered, without whom the group can
+ * do nothing as they wait for it. Of two the one that comes last counts: they are made anew when
+ * the one before is of no use any more.
+ */
+static bool supersedes(const struct group *group, uint32_t rank, const struct collective_span *span)
+{
+    const struct hosts *hosts = group->collective->hosts;
+    uint32_t count;
+    struct round_head head; /* no seal runs without this rank; that of a rank which left may */
+    bool runs = round_head(group->collective->rounds, &head) && head.running;
+    return group->state == GROUP_FORMING && some_entered(group, &count) && span->id && hosts &&
+           !same_id(hosts, span) && !group_member_of(group, rank) && !runs;
+}
+
+/* Those who wait with the id before hear of it, on all hosts, instead of at their deadlines. */
+static void supersede(struct group *group, uint32_t rank, const char *new_root)
+{
+    struct collective *collective = group->collective;
+    struct reason reason, unheard;
+    uint32_t count;
+    char root[WORLD_ROOT_SIZE] = "?";
+    const struct member *other = some_entered(group, &count);
+    (void)world_check_id(collective->hosts->id, root, &unheard);
+    (void)reason_set(&reason, F8_EMISMATCH,
+        "rank %u enters group %.120s with the unique id of root %s, rank %u (pid %u) did with that "
+        "of root %s: give the newest to f8_group_rejoin_hosts",
+        rank, group->name, new_root, other->rank, other->pid, root);
+    collective_break(collective, F8_EMISMATCH, &reason);
+    collective_settle(collective);
+}
+
 /* A rank that comes to hosts that meet, or have met, must be one of those that this host has
  * reported. */
 static int check_place(const struct group *group, uint32_t rank, struct reason *reason)
@@ -120,30 +152,38 @@ static int change_hosts(struct collective *collective, const struct collective_s
     return F8_OK;
 }
 
-int collective_set_span(struct group *group, uint32_t rank, bool again,
+/* The span is to be that of the generation, or of the next one. */
+static int begin_span(struct group *group, uint32_t rank, bool again,
     const struct collective_span *span, struct reason *reason)
 {
     struct collective *collective = group->collective;
-    uint32_t entered;
-    bool first = group->state == GROUP_BROKEN || !some_entered(group, &entered);
-    int status = F8_OK;
-    if (!first)
-        status = check_others(group, rank, again, span, reason);
-    else if (!span->id && !again && collective->hosts)
-        status = reason_set(reason, F8_EMISMATCH,
+    char root[WORLD_ROOT_SIZE];
+    if (!span->id && !again && collective->hosts)
+        return reason_set(reason, F8_EMISMATCH,
             "rank %u enters group %s without a unique id, but it spans hosts", rank, group->name);
-    if (status < 0)
-        return status;
-    if (!first || !span->id || same_id(collective->hosts, span))
+    if (!span->id || same_id(collective->hosts, span))
         return check_place(group, rank, reason);
-    status = world_check_id(span->id, reason);
+    int status = world_check_id(span->id, root, reason);
     if (status < 0)
         return status;
+    if (supersedes(group, rank, span))
+        supersede(group, rank, root);
     hosts_release(collective->next_hosts);
     collective->next_hosts = NULL;
     if (change_hosts(collective, span) < 0)
         return reason_set(reason, F8_ENOMEM, "out of memory joining group %s", group->name);
     return F8_OK;
+}
+
+int collective_set_span(struct group *group, uint32_t rank, bool again,
+    const struct collective_span *span, struct reason *reason)
+{
+    uint32_t entered;
+    if (group->state == GROUP_BROKEN || !some_entered(group, &entered) ||
+        supersedes(group, rank, span))
+        return begin_span(group, rank, again, span, reason);
+    int status = check_others(group, rank, again, span, reason);
+    return status < 0 ? status : check_place(group, rank, reason);
 }
 
 int collective_enter(struct member *member)

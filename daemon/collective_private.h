@@ -111,6 +111,7 @@ struct collective {
     struct collective *next_event; /* borrowed: the context's queue */
     struct reason broken_by;       /* for break_status */
     int break_status;              /* a linked group broke with this: to be broken too */
+    int cause_status;              /* of group->cause: what those get who wait as it breaks */
     bool broken_at_rest;           /* and nothing was open there */
     bool queued;
     bool exchanging; /* the running gather has posted its amaxes and waits */
@@ -154,8 +155,13 @@ void collective_set_sources(struct collective *collective);
 /* Gives the state of an entry to all sources; the largest amax that their last gathers met. */
 void collective_push(struct collective *collective, uint32_t entry);
 uint32_t collective_local_amax(const struct collective *collective, uint32_t entry);
-/* Another host's amaxes of a bucket, by weight. */
-void collective_post_far(struct collective *collective, uint32_t bucket, const uint32_t *amaxes);
+/* Another host's amaxes of a bucket, by weight. False: it must wait for the bucket's last ones, or
+ * for memory. */
+bool collective_post_far(
+    struct collective *collective, uint32_t host, uint32_t bucket, const uint32_t *amaxes);
+/* Breaks what waits here in bucket `told` and has `awaited`, in which `group` of the host waits. */
+void collective_cross_far(struct collective *collective, const char *host, const char *group,
+    uint32_t told, uint32_t awaited);
 /* Whether the running gather needs amaxes of other groups; exchanges them, as the last thing. */
 bool collective_must_exchange(const struct collective *collective);
 void collective_exchange(struct collective *collective);
@@ -172,6 +178,8 @@ int collective_make_table(struct collective *collective);
 void collective_poke_sources(struct collective *collective);
 /* Another group may be able to go on: it is looked at once this event is over. */
 void collective_wake(struct collective *collective);
+/* Breaks a group as an event of its own, unless it is broken. */
+void collective_break_later(struct collective *collective, int status, const struct reason *reason);
 /* at_rest: it broke as runs end, when nothing was open. */
 void collective_break_linked(struct collective *collective, int status, bool at_rest);
 void collective_dequeue(struct collective *collective);

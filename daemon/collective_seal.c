@@ -215,7 +215,8 @@ static void hand_over(struct collective *collective)
         if (!group->members[r])
             round_leave(collective->rounds, r, true);
     if (group->state == GROUP_BROKEN && !round_is_broken(collective->rounds))
-        round_break(collective->rounds, F8_EBROKEN); /* by a linked group, while the seal ran */
+        round_break(collective->rounds,
+            collective->cause_status); /* by a linked group, while the seal ran */
     free(forming);
 }
 

@@ -171,6 +171,20 @@ void hosts_tell_amax(struct hosts *hosts, uint32_t bucket, const uint32_t *amaxe
     tell_or_break(hosts, &message);
 }
 
+void hosts_tell_crossing(struct hosts *hosts, uint32_t host, uint32_t told, uint32_t awaited,
+    const struct group *waiting)
+{
+    F8__HostCrossing crossing = F8__HOST_CROSSING__INIT;
+    F8__HostMessage message = F8__HOST_MESSAGE__INIT;
+    crossing.host = host;
+    crossing.told = told;
+    crossing.awaited = awaited;
+    crossing.group = waiting->name;
+    message.body_case = F8__HOST_MESSAGE__BODY_CROSSING;
+    message.crossing = &crossing;
+    (void)tell(hosts, &message); /* without it the deadline ends what waits */
+}
+
 void hosts_tell_turn(struct hosts *hosts, uint64_t number, uint64_t time)
 {
     F8__HostTurn turn = F8__HOST_TURN__INIT;

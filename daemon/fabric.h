@@ -57,9 +57,11 @@ pid_t fabric_pid(const struct fabric *fabric);
 /* Opaque bytes; borrowed: from the fabric. */
 const uint8_t *fabric_address(const struct fabric *fabric, size_t *ret_size);
 
-struct fabric_bytes {
-    const uint8_t *data; /* borrowed for the call */
-    size_t size;
+/* A host as the helper finds it, and names it. */
+struct fabric_peer {
+    const char *name; /* borrowed for the call, as the rest: "gpu-07" */
+    const uint8_t *address;
+    size_t address_size;
 };
 
 /*
@@ -67,9 +69,9 @@ struct fabric_bytes {
  * Each must be given on all hosts, in the same order and with the same arguments but for `fd` and
  * `values`; an exchange whose spans differ ends helpers. Deadlines are from now on, in ms.
  */
-/* Connects all with all; `addresses` by host, its own included. */
-void fabric_connect(
-    struct fabric *fabric, const struct fabric_bytes *addresses, uint64_t deadline_ms);
+/* Connects all with all; `peers` by host, its own included. A host that cannot be reached is tried
+ * again until shortly before the deadline, one that refuses the connection is not. */
+void fabric_connect(struct fabric *fabric, const struct fabric_peer *peers, uint64_t deadline_ms);
 
 /*
  * Maps an arena, which is not sealed yet, writable, in place of the one before. `fd` is borrowed

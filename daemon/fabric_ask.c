@@ -107,25 +107,27 @@ void fabric_ask_open(struct fabric *fabric, const struct fabric_open *open, uint
     end(fabric);
 }
 
-static uint8_t *put_address(uint8_t *payload, const struct fabric_bytes *address)
+static uint8_t *put_sized(uint8_t *payload, const void *data, size_t length)
 {
-    uint32_t size = (uint32_t)address->size;
+    uint32_t size = (uint32_t)length;
     memcpy(payload, &size, sizeof(size));
-    memcpy(payload + sizeof(size), address->data, size);
+    memcpy(payload + sizeof(size), data, size);
     return payload + sizeof(size) + size;
 }
 
-void fabric_connect(
-    struct fabric *fabric, const struct fabric_bytes *addresses, uint64_t deadline_ms)
+void fabric_connect(struct fabric *fabric, const struct fabric_peer *peers, uint64_t deadline_ms)
 {
-    struct fabric_ask ask = {.command = FABRIC_CONNECT, .count = fabric->hosts};
+    struct fabric_ask ask = {
+        .command = FABRIC_CONNECT, .count = fabric->hosts, .size = deadline_ms};
     for (uint32_t i = 0; i < ask.count; i++)
-        ask.payload += sizeof(uint32_t) + addresses[i].size;
+        ask.payload += 2 * sizeof(uint32_t) + strlen(peers[i].name) + peers[i].address_size;
     uint8_t *payload = begin(fabric, &ask, deadline_ms);
     if (!payload)
         return;
-    for (uint32_t i = 0; i < ask.count; i++)
-        payload = put_address(payload, &addresses[i]);
+    for (uint32_t i = 0; i < ask.count; i++) {
+        payload = put_sized(payload, peers[i].name, strlen(peers[i].name));
+        payload = put_sized(payload, peers[i].address, peers[i].address_size);
+    }
     end(fabric);
 }
 

@@ -29,7 +29,7 @@ struct fabric_span {
 struct fabric_ask {
     uint32_t command; /* enum fabric_command; the descriptor of MAP rides on the first byte */
     uint32_t count;   /* CONNECT: addresses; REDUCE: values; EXCHANGE: spans */
-    uint64_t size;    /* MAP: of the arena */
+    uint64_t size;    /* MAP: of the arena; CONNECT: the deadline in ms, which the daemon keeps */
     uint64_t tag;     /* REDUCE */
     uint64_t payload; /* bytes that follow, as below */
 };
@@ -41,7 +41,7 @@ struct fabric_open {
 };
 
 /*
- * Payload of CONNECT: of each host a uint32_t with the size of its address, and the address.
+ * Payload of CONNECT: of each host its name and its address, each after a uint32_t with its size.
  * Payload of REDUCE: the values, uint32_t; of EXCHANGE: the spans.
  */
 

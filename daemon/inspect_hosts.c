@@ -6,6 +6,8 @@
 #include "daemon/inspect_private.h"
 #include "daemon/world.h"
 
+#include <string.h>
+
 static void add_host(
     struct page *page, const struct group *group, const struct world *world, uint32_t index)
 {
@@ -43,6 +45,64 @@ void inspect_hosts(struct page *page, const struct group *group)
             add_host(page, group, world, h);
 }
 
+/* Copies what is gone when the world is left, before the page is sent. */
+static char *keep(struct page *page, const char *text, size_t length)
+{
+    char *copy = inspect_grab(page, length + 1);
+    if (!copy)
+        return NULL;
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    return copy;
+}
+
+static void add_guest(struct page *page, const struct world_guest *guest, F8__HostInfo *info)
+{
+    size_t size = guest->num_ranks * sizeof(*info->ranks);
+    uint64_t now = inspect_now(page);
+    info->name = keep(page, guest->name, strlen(guest->name));
+    info->address = keep(page, guest->address, strlen(guest->address));
+    info->ranks = inspect_grab(page, size);
+    if (!info->name || !info->address || !info->ranks)
+        return;
+    if (size > 0)
+        memcpy(info->ranks, guest->ranks, size);
+    info->n_ranks = guest->num_ranks;
+    info->here = guest->here;
+    info->root = guest->root;
+    info->silent_ms = guest->silent_ms;
+    info->meeting = true;
+    info->meeting_ms = now - guest->came_ms;
+    info->meeting_left_ms = guest->ends_ms > now ? guest->ends_ms - now : 0;
+    inspect_put_row(page, info, (void ***)&page->reply->hosts, &page->reply->n_hosts);
+}
+
+/* Its group may be none of this daemon's, which is but its root, and is known as "job/group": of
+ * slashes within names, those of the job's are likelier. */
+static void on_guest(void *context, const struct world_guest *guest)
+{
+    struct page *page = context;
+    const char *slash = strrchr(guest->group, '/');
+    if (!slash || page->full)
+        return;
+    F8__HostInfo *info = inspect_grab(page, sizeof(*info));
+    char *job = info ? keep(page, guest->group, (size_t)(slash - guest->group)) : NULL;
+    char *group = job ? keep(page, slash + 1, strlen(slash + 1)) : NULL;
+    if (!group || !inspect_matches(page->ask->job, job) ||
+        !inspect_matches(page->ask->name, group) || !inspect_wants_row(page))
+        return;
+    f8__host_info__init(info);
+    info->job = job;
+    info->group = group;
+    add_guest(page, guest, info);
+}
+
+void inspect_guests(struct page *page)
+{
+    if (!page->full)
+        worlds_guests(page->session->context->collective.worlds, on_guest, page);
+}
+
 void inspect_place(struct page *page, F8__StatusInfo *info)
 {
     struct world_place *place = inspect_grab(page, sizeof(*place));
@@ -58,11 +118,27 @@ void inspect_place(struct page *page, F8__StatusInfo *info)
     info->hosts_address = place->address;
 }
 
-void inspect_group_hosts(const struct group *group, F8__GroupInfo *info)
+/* Before they have met. */
+static void fill_meeting(struct page *page, const struct group *group, F8__GroupInfo *info)
+{
+    struct world_meeting meeting;
+    uint64_t now = inspect_now(page);
+    if (!collective_meeting(group, &meeting))
+        return;
+    char *text = keep(page, meeting.waits_for.text, strlen(meeting.waits_for.text));
+    if (text)
+        info->meeting = text;
+    info->meeting_ms = now - meeting.began_ms;
+    info->meeting_left_ms = meeting.ends_ms > now ? meeting.ends_ms - now : 0;
+    info->ranks_missing = meeting.missing;
+}
+
+void inspect_group_hosts(struct page *page, const struct group *group, F8__GroupInfo *info)
 {
     const struct world *world = collective_world(group);
     struct collective_engine engine;
     const char *address;
+    fill_meeting(page, group, info);
     if (!world)
         return;
     (void)world_hosts(world, &info->hosts);

@@ -34,6 +34,7 @@ void inspect_devices(struct page *page, F8__StatusInfo *info);
  */
 void inspect_put_row(struct page *page, void *message, void ***list, size_t *count);
 bool inspect_wants_row(struct page *page);
+bool inspect_matches(const char *glob, const char *name); /* an empty glob matches all */
 uint64_t inspect_now(const struct page *page);
 
 /*
@@ -41,8 +42,9 @@ uint64_t inspect_now(const struct page *page);
  * between them: inspect_hosts.c.
  */
 void inspect_hosts(struct page *page, const struct group *group);
+void inspect_guests(struct page *page); /* hosts of groups that have not met */
 void inspect_place(struct page *page, F8__StatusInfo *info);
-void inspect_group_hosts(const struct group *group, F8__GroupInfo *info);
+void inspect_group_hosts(struct page *page, const struct group *group, F8__GroupInfo *info);
 
 /* On which devices the group is, and how these exchange bytes. False: the page is full. */
 bool inspect_group_devices(struct page *page, const struct group *group, F8__GroupInfo *info);

@@ -196,7 +196,7 @@ static void on_lost(struct world_link *link, int status, const struct reason *wh
 
 /* ---- joining ---- */
 
-static void own_name(const struct config *config, char name[65])
+void world_own_name(const struct config *config, char name[65])
 {
     char host[65] = "";
     if (config->host_name[0] == '\0' && gethostname(host, sizeof(host) - 1) < 0)
@@ -212,7 +212,7 @@ static struct world_frame *join_frame(const struct world *world)
     uint32_t *numbers = calloc(world->num_ranks, 2 * sizeof(*numbers));
     if (!numbers)
         return NULL;
-    own_name(world->worlds->config, name);
+    world_own_name(world->worlds->config, name);
     for (uint32_t i = 0; i < world->num_ranks; i++) {
         numbers[i] = world->ranks[i].rank;
         numbers[world->num_ranks + i] = world->ranks[i].pid;

@@ -105,8 +105,11 @@ struct world_place {
  */
 int world_place(const struct config *config, struct world_place *ret, struct reason *reason);
 
-/* Whether these bytes are a unique id, whatever has become of its root. F8_EINVAL. */
-int world_check_id(const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], struct reason *reason);
+/* Whether these bytes are a unique id, whatever has become of its root, and where that listens:
+ * "10.0.0.1:4711". F8_EINVAL. */
+#define WORLD_ROOT_SIZE 64
+int world_check_id(const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], char ret_root[WORLD_ROOT_SIZE],
+    struct reason *reason);
 
 /*
  * Takes part, also where this daemon is the root. F8_EINVAL: these bytes are no unique id;
@@ -114,6 +117,32 @@ int world_check_id(const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], struct reason *rea
  */
 int world_join(struct worlds *worlds, const struct world_part *part, struct world **ret_world,
     struct reason *reason);
+
+/* Of hosts that have not met, as far as this one knows. */
+struct world_meeting {
+    struct reason waits_for;    /* "2 of 6 ranks are missing: ranks 4, 5", "other hosts ..." */
+    uint64_t began_ms, ends_ms; /* loop time */
+    uint32_t missing;           /* ranks; 0: only the root knows */
+};
+
+/* False: they have met, or never will. */
+bool world_meeting(const struct world *world, struct world_meeting *ret_meeting);
+
+/* A host that has come to a root of this daemon, or this one, whose root is elsewhere. */
+struct world_guest {
+    const char *group; /* borrowed, as the rest: "job/group" */
+    const char *name;
+    const char *address;   /* "": not known yet */
+    const uint32_t *ranks; /* ascending */
+    uint32_t num_ranks;
+    uint64_t came_ms, ends_ms; /* loop time; until when the others may come */
+    uint64_t silent_ms;        /* since its last sign of life */
+    bool here, root;           /* it is this one; it is the root's */
+};
+
+/* Each such host, of all worlds here that have not formed. */
+void worlds_guests(const struct worlds *worlds,
+    void (*tell)(void *context, const struct world_guest *guest), void *context);
 
 void *world_owner(const struct world *world);
 

@@ -22,6 +22,58 @@ void world_clean_name(const char *name, char clean[65])
             *c = '?';
 }
 
+/* ---- sentences ---- */
+
+/* "4", "4, 5" or "4-6": from the first to before the end. False: there is no room for more. */
+static bool append_range(struct reason *reason, const char **comma, uint32_t first, uint32_t end)
+{
+    if (strlen(reason->text) > REASON_SIZE - 64) {
+        reason_append(reason, "%s...", *comma);
+        return false;
+    }
+    if (end - first > 2)
+        reason_append(reason, "%s%u-%u", *comma, first, end - 1);
+    else if (end - first == 2)
+        reason_append(reason, "%s%u, %u", *comma, first, first + 1);
+    else
+        reason_append(reason, "%s%u", *comma, first);
+    *comma = ", ";
+    return true;
+}
+
+/* "host alpha (10.0.0.1:4711: ranks 0, 1)" */
+static void append_host(struct reason *reason, const struct world_member *member,
+    const uint32_t *ranks, size_t num_ranks)
+{
+    const char *comma = "";
+    reason_append(reason, "host %s (%s: %s ", member->name, member->address,
+        num_ranks == 1 ? "rank" : "ranks");
+    for (size_t i = 0, end; i < num_ranks; i = end) {
+        end = i + 1;
+        while (end < num_ranks && ranks[end] == ranks[end - 1] + 1)
+            end++;
+        if (!append_range(reason, &comma, ranks[i], ranks[end - 1] + 1))
+            break;
+    }
+    reason_append(reason, ")");
+}
+
+/* All that are there, as many as fit. */
+static void append_hosts(const struct world_root *root, struct reason *reason)
+{
+    uint32_t shown = 0;
+    for (const struct world_member *member = root->members; member; member = member->next) {
+        if (!member->joined)
+            continue;
+        if (strlen(reason->text) > REASON_SIZE - 160) {
+            reason_append(reason, " and %u more", root->num_joined - shown);
+            break;
+        }
+        reason_append(reason, "%s", shown++ ? ", " : "");
+        append_host(reason, member, member->ranks, member->num_ranks);
+    }
+}
+
 /* ---- what a host says ---- */
 
 static bool is_clean(const char *text)
@@ -242,7 +294,40 @@ static void refuse(struct world_member *member, int status, const struct reason 
         member->name, member->address, why->text);
     if (log_allows(&root->worlds->refused, uv_now(root->worlds->loop)))
         log_warning("%s", reason.text);
+    (void)reason_set(
+        &root->refused, status, "host %s (%s): %.300s", member->name, member->address, why->text);
     world_root_drop(member, world_frame_end(status, reason.text));
+}
+
+/*
+ * Whether the host has ranks that the world waits for, none that it has already, and says another
+ * world size: then those ranks never come as they should, and whoever waits for them does so in
+ * vain. One that only claims what others have is a stranger: without it the world can still fill.
+ */
+static bool is_in_vain(const struct world_root *root, const F8__WorldJoin *join)
+{
+    struct reason unheard;
+    if (!root->group || strcmp(root->group, join->group) != 0 ||
+        root->world_size == join->world_size || check_join(join, &unheard) < 0)
+        return false;
+    for (size_t i = 0; i < join->n_ranks; i++)
+        if (join->ranks[i] < root->world_size && root->claimed[join->ranks[i]])
+            return false;
+    return join->ranks[0] < root->world_size;
+}
+
+/* All who are there, and all who come later, hear why. */
+static void give_up(struct world_member *member, const F8__WorldJoin *join)
+{
+    struct world_root *root = member->root;
+    struct reason *reason = &root->in_vain;
+    (void)reason_set(reason, F8_EMISMATCH, "the world of group %.120s cannot form: ", root->group);
+    append_host(reason, member, join->ranks, join->n_ranks);
+    reason_append(
+        reason, " says that it has %u ranks, others say %u: ", join->world_size, root->world_size);
+    append_hosts(root, reason);
+    log_warning("%s", reason->text);
+    world_root_give_up(root, F8_EMISMATCH, reason->text);
 }
 
 /* Without this host the world cannot form: the earliest deadline counts. */
@@ -262,7 +347,13 @@ void world_form_join(struct world_member *member, const F8__WorldJoin *join)
     if (member->joined)
         return;
     world_clean_name(join->name, member->name);
+    if (is_in_vain(root, join)) {
+        give_up(member, join);
+        return;
+    }
     int status = check_join(join, &reason);
+    if (status == F8_OK && root->in_vain.text[0] != '\0')
+        status = reason_set(&reason, F8_EMISMATCH, "%s", root->in_vain.text);
     if (status == F8_OK)
         status = check_fits(root, join, &reason);
     if (status == F8_OK && claim(member, join) < 0)
@@ -285,28 +376,17 @@ void world_form_join(struct world_member *member, const F8__WorldJoin *join)
 
 /* ---- the deadline ---- */
 
-/* "4, 5, 8-11": those that have, or have not, been claimed by `member`; NULL: by nobody. */
-static void append_ranks(
-    const struct world_root *root, const struct world_member *member, struct reason *reason)
+void world_form_append_missing(const struct world_root *root, struct reason *reason)
 {
     const char *comma = "";
     for (uint32_t rank = 0; rank < root->world_size; rank++) {
         uint32_t end = rank;
-        while (end < root->world_size && root->claimed[end] == member)
+        while (end < root->world_size && !root->claimed[end])
             end++;
         if (end == rank)
             continue;
-        if (strlen(reason->text) > REASON_SIZE - 64) {
-            reason_append(reason, "%s...", comma);
+        if (!append_range(reason, &comma, rank, end))
             return;
-        }
-        if (end - rank > 2)
-            reason_append(reason, "%s%u-%u", comma, rank, end - 1);
-        else if (end - rank == 2)
-            reason_append(reason, "%s%u, %u", comma, rank, rank + 1);
-        else
-            reason_append(reason, "%s%u", comma, rank);
-        comma = ", ";
         rank = end;
     }
 }
@@ -322,21 +402,15 @@ void world_form_missing(const struct world_root *root, struct reason *reason)
             reason, F8_EDEADLINE, "the world at %s: no host has come after %g s", address, seconds);
         return;
     }
-    uint32_t missing = root->world_size - root->num_claimed, shown = 0;
+    uint32_t missing = root->world_size - root->num_claimed;
     (void)reason_set(reason, F8_EDEADLINE,
         "world of group %.120s: %u of %u ranks missing after %g s: %s ", root->group, missing,
         root->world_size, seconds, missing == 1 ? "rank" : "ranks");
-    append_ranks(root, NULL, reason);
-    for (const struct world_member *member = root->members; member; member = member->next) {
-        if (!member->joined)
-            continue;
-        if (strlen(reason->text) > REASON_SIZE - 160) {
-            reason_append(reason, " and %u more", root->num_joined - shown);
-            break;
-        }
-        reason_append(reason, "%s host %s (%s: %s ", shown++ ? "," : "; there are", member->name,
-            member->address, member->num_ranks == 1 ? "rank" : "ranks");
-        append_ranks(root, member, reason);
-        reason_append(reason, ")");
+    world_form_append_missing(root, reason);
+    if (root->num_joined > 0) {
+        reason_append(reason, "; there are ");
+        append_hosts(root, reason);
     }
+    if (root->refused.text[0] != '\0')
+        reason_append(reason, "; refused was %s", root->refused.text);
 }

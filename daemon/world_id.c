@@ -105,10 +105,14 @@ int world_id_unpack(
     return F8_OK;
 }
 
-int world_check_id(const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], struct reason *reason)
+int world_check_id(const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], char ret_root[WORLD_ROOT_SIZE],
+    struct reason *reason)
 {
-    struct world_id ignored;
-    return world_id_unpack(id, &ignored, reason);
+    struct world_id unpacked;
+    int status = world_id_unpack(id, &unpacked, reason);
+    if (status == F8_OK)
+        world_address_text(&unpacked.address, true, ret_root);
+    return status;
 }
 
 socklen_t world_address_size(const struct sockaddr_storage *address)

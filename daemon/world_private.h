@@ -23,7 +23,7 @@
 #define WORLD_TOKEN_SIZE   32
 #define WORLD_NONCE_SIZE   32
 #define WORLD_MAC_SIZE     32
-#define WORLD_ADDRESS_SIZE 64 /* of an address as text */
+#define WORLD_ADDRESS_SIZE WORLD_ROOT_SIZE /* of an address as text */
 #define WORLD_PROOF_MS     5000
 #define WORLD_FLUSH_MS     5000 /* for the last words of a connection */
 #define WORLD_MAX_UNPROVED 256  /* connections of a root without a proof yet */
@@ -230,6 +230,8 @@ struct world_root {
     char *group; /* owned */
     uint32_t world_size, num_claimed;
     struct world_member **claimed; /* owned array, by rank; borrowed pointers, NULL: missing */
+    struct reason refused;         /* the last host that was refused, and why; empty: none */
+    struct reason in_vain;         /* why it cannot form any more; empty: it can */
     bool formed, ended;
     bool waits;  /* a connection is not taken yet: there are too many without a proof */
     bool paused; /* nobody is read: one has much to take */
@@ -243,6 +245,9 @@ struct world_root *world_root_find(struct worlds *worlds, uint64_t number);
 
 /* Ends it: everybody there gets the status and text. */
 void world_root_end(struct world_root *root, int status, const char *text);
+
+/* The same, but whoever joins for a while is still to hear of it, by world_form_join. */
+void world_root_give_up(struct world_root *root, int status, const char *text);
 
 /* Ends roots that stay for the sake of others only, once this daemon closes. */
 void world_roots_review(struct worlds *worlds);
@@ -266,6 +271,9 @@ void world_form_unjoin(struct world_member *member);
 
 /* Who is missing, for the deadline. */
 void world_form_missing(const struct world_root *root, struct reason *reason);
+
+/* Goes on with "4, 5, 8-11": those that nobody has claimed. */
+void world_form_append_missing(const struct world_root *root, struct reason *reason);
 
 /* A name as it may stand in logs and on terminals. */
 void world_clean_name(const char *name, char clean[65]);
@@ -306,6 +314,9 @@ struct world {
     uint32_t num_hosts, here, root;
     struct world_traffic traffic;
 };
+
+/* What this host calls itself. */
+void world_own_name(const struct config *config, char name[65]);
 
 /* It is over, and its owner hears of it, unless it has before. */
 void world_end(struct world *world, int status, const struct reason *reason);

@@ -14,6 +14,7 @@
 static const struct world_link_listener of_members;
 
 static void accept_waiting(struct world_root *root);
+static void on_deadline(uv_timer_t *timer);
 
 /* ---- its end ---- */
 
@@ -98,6 +99,22 @@ void world_root_end(struct world_root *root, int status, const char *text)
     }
     world_frame_drop(frame);
     close_root(root);
+}
+
+void world_root_give_up(struct world_root *root, int status, const char *text)
+{
+    struct world_member *next;
+    struct world_frame *frame = world_frame_end(status, text);
+    for (struct world_member *member = root->members; member; member = next) {
+        next = member->next;
+        if (!member->proved)
+            continue;
+        if (member->joined)
+            world_form_unjoin(member);
+        world_root_drop(member, frame ? world_frame_keep(frame) : NULL);
+    }
+    world_frame_drop(frame);
+    (void)uv_timer_start(&root->deadline, on_deadline, root->worlds->config->host_timeout_ms, 0);
 }
 
 /* What this daemon's own host has said is still to be passed on. */
@@ -366,9 +383,11 @@ static void on_connection(uv_stream_t *listener, int status)
 static void on_deadline(uv_timer_t *timer)
 {
     struct world_root *root = timer->data;
-    struct reason reason;
-    world_form_missing(root, &reason);
-    log_warning("%s", reason.text);
+    struct reason reason = root->in_vain;
+    if (reason.text[0] == '\0') {
+        world_form_missing(root, &reason);
+        log_warning("%s", reason.text);
+    }
     world_root_end(root, F8_EDEADLINE, reason.text);
 }
 

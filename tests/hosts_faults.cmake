@@ -16,3 +16,9 @@ f8_add_test(test_hosts_explore LABEL hosts SOURCES test_hosts_explore.c lib/host
 
 # Ranks that come to a host that they are not of; on loopback.
 f8_add_test(test_hosts_join LABEL hosts SOURCES system/test_hosts_join.c LIBS test_daemon)
+
+# What operators see of hosts that have not met; on loopback.
+f8_add_test(test_hosts_forming LABEL hosts SOURCES system/test_hosts_forming.c lib/ctl_run.c
+    LIBS test_daemon PkgConfig::JANSSON ENVIRONMENT F8CTL=$<TARGET_FILE:f8ctl>)
+add_dependencies(test_hosts_forming f8ctl)
+set_tests_properties(test_hosts_forming PROPERTIES LABELS "hosts;operator")

@@ -116,7 +116,7 @@ START_TEST(death_of_one_that_idles_is_told)
     fabric_host_exchange(&hosts, 0, large, 1, PATIENCE_MS);
     fabric_host_await(&hosts, 0);
     ck_assert_int_eq(hosts.host[0].status, F8_ECONN);
-    assert_reason(0, "the engine lost its connection to host 1: ");
+    assert_reason(0, "the engine lost its connection to host beta (127.0.0.1): ");
     fabric_hosts_close(&hosts);
 }
 END_TEST
@@ -199,6 +199,8 @@ static void reduce_apart(uint64_t tag, uint32_t count, uint64_t other_tag, uint3
         (unsigned long long)other_tag);
     assert_reason(first ? 0 : 1, its);
     assert_reason(first ? 0 : 1, others);
+    assert_reason(first ? 0 : 1, "host alpha (127.0.0.1) ");
+    assert_reason(first ? 0 : 1, "host beta (127.0.0.1) ");
     fabric_hosts_close(&hosts);
 }
 

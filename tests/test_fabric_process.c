@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,6 +209,84 @@ START_TEST(connections_must_be_the_interface_s)
 }
 END_TEST
 
+/* ---- where there is no way for a while ---- */
+
+static void run(const char *command)
+{
+    int status = system(command); /* NOLINT(cert-env33-c): constant commands */
+    ck_assert_msg(status == 0, "%s: %d", command, status);
+}
+
+static int own_network = -1;
+
+/* A network of this process alone, where what goes to this address has no way. */
+static bool enter_network_without_way(void)
+{
+    own_network = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (own_network < 0 || geteuid() != 0 || unshare(CLONE_NEWNET) < 0) {
+        (void)printf("skipped: a network namespace needs root\n");
+        return false;
+    }
+    run("ip link set lo up");
+    run("ip rule add pref 10 lookup local");
+    run("ip rule add pref 5 to 127.0.0.1 unreachable");
+    run("ip rule del pref 0");
+    return true;
+}
+
+static void leave_network(void)
+{
+    if (own_network >= 0)
+        (void)setns(own_network, CLONE_NEWNET);
+    (void)close(own_network);
+    own_network = -1;
+}
+
+/* Two hosts, each with an address of its own. */
+static void open_apart(void)
+{
+    fabric_hosts_begin(&hosts, 2);
+    fabric_host_ask_open(&hosts, 0, "lo", "127.0.0.1");
+    fabric_host_ask_open(&hosts, 1, "lo", "127.0.0.2");
+    fabric_hosts_await_done(&hosts);
+}
+
+/* Connecting goes from the larger address to the smaller. */
+START_TEST(a_host_without_a_way_is_tried_again)
+{
+    if (!enter_network_without_way())
+        return;
+    open_apart();
+    for (uint32_t i = 0; i < 2; i++)
+        fabric_hosts_ask_connect(&hosts, i, PATIENCE_MS);
+    uint64_t end = uv_hrtime() + 300000000;
+    while (uv_hrtime() < end) {
+        (void)uv_run(&hosts.loop, UV_RUN_NOWAIT);
+        ck_assert_msg(!hosts.host[1].answered, "%s", hosts.host[1].reason.text);
+    }
+    run("ip rule del pref 5");
+    fabric_hosts_await_done(&hosts);
+    fabric_hosts_close(&hosts);
+}
+END_TEST
+
+/* It says what it met, and of whom, before its daemon ends it. */
+START_TEST(a_host_without_a_way_is_named)
+{
+    if (!enter_network_without_way())
+        return;
+    open_apart();
+    fabric_hosts_ask_connect(&hosts, 1, 2000);
+    fabric_host_await(&hosts, 1);
+    ck_assert_int_eq(hosts.host[1].status, F8_EIO);
+    assert_reason(1, "the engine cannot connect to host alpha (127.0.0.1): ");
+    assert_reason(1, ": connect: Network is unreachable");
+    fabric_hosts_close(&hosts);
+}
+END_TEST
+
+/* ---- who comes ---- */
+
 /* Where `host` listens for the other: addresses begin with it, one after the other by host. */
 static struct sockaddr_in door(uint32_t host, uint32_t other)
 {
@@ -270,6 +349,11 @@ static Suite *process_suite(void)
     tcase_add_test(network, connections_must_be_the_interface_s);
     tcase_add_loop_test(network, strangers_fail_a_group_and_write_into_no_arena, 0, 4);
     suite_add_tcase(suite, network);
+    TCase *without_way = tcase_create("without_way");
+    tcase_add_checked_fixture(without_way, NULL, leave_network);
+    tcase_add_test(without_way, a_host_without_a_way_is_tried_again);
+    tcase_add_test(without_way, a_host_without_a_way_is_named);
+    suite_add_tcase(suite, without_way);
     return suite;
 }
 

@@ -53,7 +53,8 @@ static const struct {
     const char *text;
 } misfits[] = {
     {"job/g", 2, 0, F8_EEXIST, "rank 0 of group job/g is at host root (127.0.0.1:"},
-    {"job/g", 3, 1, F8_EMISMATCH, "it says that group job/g has 3 ranks, host root (127.0.0.1:"},
+    {"job/g", 3, 0, F8_EMISMATCH, "it says that group job/g has 3 ranks, host root (127.0.0.1:"},
+    {"job/g", 3, 2, F8_EMISMATCH, "it says that group job/g has 3 ranks, host root (127.0.0.1:"},
     {"job/h", 2, 1, F8_EMISMATCH, "it joins group job/h with the unique id that host root (127."},
     {"job/g", 2, 2, F8_EINVAL, "rank 2 is not below the world size 2"},
     {"job/g", 70000, 1, F8_ELIMIT, "its world size is 70000, allowed are 1 to 65536"},
@@ -70,6 +71,77 @@ START_TEST(misfits_are_refused)
     assert_refused(&late, misfits[_i].status, misfits[_i].text);
     ck_assert_ptr_nonnull(strstr(late.reason.text, "host late"));
     fill();
+}
+END_TEST
+
+/* A rank that the world waits for comes with another world size, and so never will: nobody waits.
+ */
+START_TEST(sizes_that_differ_are_told_to_all)
+{
+    struct host next;
+    uint32_t size = _i == 0 ? 5 : 3;
+    host_up(&root, "root", AF_INET);
+    host_up(&late, "late", AF_INET);
+    host_up(&right, "right", AF_INET);
+    host_up(&next, "next", AF_INET);
+    host_unique_id(&root, id);
+    host_join_ok(&root, id, 4, 0, 1);
+    host_join_ok(&right, id, 4, 3, 1);
+    worlds_await(root.worlds->roots->num_joined == 2);
+    host_join_ok(&late, id, size, 1, 2);
+    worlds_await(late.ended && root.ended && right.ended);
+    const struct host *told[] = {&late, &root, &right};
+    for (int h = 0; h < 3; h++) {
+        assert_refused(told[h], F8_EMISMATCH, "world of group job/g cannot form: host late (127.");
+        assert_refused(told[h], F8_EMISMATCH,
+            _i == 0 ? ": ranks 1, 2) says that it has 5 ranks" : " says that it has 3 ranks");
+        assert_refused(told[h], F8_EMISMATCH, ", others say 4: host root (127.0.0.1:");
+        assert_refused(told[h], F8_EMISMATCH, ": rank 0), host right (127.0.0.1:");
+    }
+    /* One that comes later has not to wait either. */
+    host_join_ok(&next, id, 4, 2, 1);
+    worlds_await(next.ended);
+    assert_refused(&next, F8_EMISMATCH, "world of group job/g cannot form: host late (127.");
+    host_down(&next);
+    host_down(&late);
+    host_down(&right);
+    host_down(&root);
+}
+END_TEST
+
+/* A root with nothing to form does not stand in the way of others. */
+START_TEST(a_root_in_vain_goes_soon)
+{
+    host_up(&root, "root", AF_INET);
+    host_up(&late, "late", AF_INET);
+    root.config.host_timeout_ms = 100;
+    host_unique_id(&root, id);
+    host_join_ok(&root, id, 2, 0, 1);
+    worlds_await(root.worlds->roots->num_joined == 1);
+    host_join_ok(&late, id, 3, 1, 1);
+    worlds_await(late.ended && root.ended);
+    ck_assert_uint_eq(root.worlds->num_forming, 1);
+    worlds_await(root.worlds->num_forming == 0);
+    host_down(&late);
+    host_down(&root);
+}
+END_TEST
+
+/* Who waited until the deadline learns who came and was refused. */
+START_TEST(the_deadline_names_who_was_refused)
+{
+    host_up(&root, "root", AF_INET);
+    host_up(&late, "late", AF_INET);
+    host_unique_id(&root, id);
+    host_join_within(&root, id, 2, 0, 1, 1000);
+    worlds_await(root.worlds->roots->num_joined == 1);
+    host_join_ok(&late, id, 2, 0, 1);
+    worlds_await(late.ended && root.ended);
+    assert_refused(&root, F8_EDEADLINE, "1 of 2 ranks missing");
+    assert_refused(&root, F8_EDEADLINE, "; refused was host late (127.0.0.1:");
+    assert_refused(&root, F8_EDEADLINE, "rank 0 of group job/g is at host root (127.0.0.1:");
+    host_down(&late);
+    host_down(&root);
 }
 END_TEST
 
@@ -311,6 +383,9 @@ int main(void)
     tcase_set_timeout(tcase, 4 * PATIENCE_S);
     tcase_add_checked_fixture(tcase, worlds_set_up, worlds_tear_down);
     tcase_add_loop_test(tcase, misfits_are_refused, 0, COUNT(misfits));
+    tcase_add_loop_test(tcase, sizes_that_differ_are_told_to_all, 0, 2);
+    tcase_add_test(tcase, a_root_in_vain_goes_soon);
+    tcase_add_test(tcase, the_deadline_names_who_was_refused);
     tcase_add_test(tcase, a_host_may_come_again);
     tcase_add_test(tcase, a_world_that_never_fills_names_who_is_missing);
     tcase_add_test(tcase, a_hosts_deadline_counts);

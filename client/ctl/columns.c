@@ -89,7 +89,8 @@ static const struct table_column group_list[] = {LEFT("JOB", group_job), LEFT("G
     RIGHT("PLACES", group_slots), RIGHT("ARENA", group_arena), RIGHT("FLOAT8", group_float8),
     RIGHT("GATHERS", group_gathers), LEFT("DEVICES", group_devices),
     LEFT("EXCHANGE", group_exchange), LEFT("WARM", group_warm), LEFT("HOSTS", group_hosts),
-    LEFT("ENGINE", group_engine), LEFT("PIDS BY RANK", group_pids), LEFT("CAUSE", group_cause)};
+    LEFT("ENGINE", group_engine), LEFT("PIDS BY RANK", group_pids), LEFT("CAUSE", group_cause),
+    LEFT("WAITS FOR", group_waits)};
 COLUMNS(columns_groups, group_list);
 
 /* ---- rounds ---- */

@@ -59,6 +59,22 @@ void group_engine(const void *row, char *cell)
         group->interface, sent, received);
 }
 
+/* "other hosts, of which the root at 10.0.0.1:4711 knows, for 12.0 s, 288.0 s left"; until they
+ * have met. */
+void group_waits(const void *row, char *cell)
+{
+    const F8__GroupInfo *group = row;
+    char since[TABLE_MAX_CELL], left[TABLE_MAX_CELL];
+
+    strcpy(cell, "-");
+    if (group->meeting[0] == '\0') {
+        return;
+    }
+    table_duration(since, group->meeting_ms);
+    table_duration(left, group->meeting_left_ms);
+    snprintf(cell, TABLE_MAX_CELL, "%.512s, for %.24s, %.24s left", group->meeting, since, left);
+}
+
 /* ---- hosts ---- */
 
 CELL(host_job, F8__HostInfo, "%s", r->job)
@@ -84,9 +100,16 @@ static void host_heard(const void *row, char *cell)
 static void host_state(const void *row, char *cell)
 {
     const F8__HostInfo *host = row;
+    const char *root = host->root ? ", root" : "";
+    char since[TABLE_MAX_CELL], left[TABLE_MAX_CELL];
 
-    snprintf(
-        cell, TABLE_MAX_CELL, "%s%s", host->lost ? "lost" : "there", host->root ? ", root" : "");
+    if (!host->meeting) {
+        snprintf(cell, TABLE_MAX_CELL, "%s%s", host->lost ? "lost" : "there", root);
+        return;
+    }
+    table_duration(since, host->meeting_ms);
+    table_duration(left, host->meeting_left_ms);
+    snprintf(cell, TABLE_MAX_CELL, "waits for others for %.24s, %.24s left%s", since, left, root);
 }
 
 static const struct table_column host_list[] = {LEFT("JOB", host_job), LEFT("GROUP", host_group),

@@ -12,5 +12,6 @@ void status_hosts(const void *row, char *cell);
 /* Of an F8__GroupInfo. */
 void group_hosts(const void *row, char *cell);
 void group_engine(const void *row, char *cell);
+void group_waits(const void *row, char *cell);
 
 #endif

@@ -170,6 +170,19 @@ static void add_engine(json_t *object, const F8__GroupInfo *g)
     json_object_set_new(object, "engine", engine);
 }
 
+/* What its hosts wait for; null for a group of one host, or once they have met. */
+static void add_meeting(json_t *object, const F8__GroupInfo *g)
+{
+    json_t *meeting = json_null();
+
+    if (g->meeting[0] != '\0') {
+        meeting = json_pack("{s:s, s:I, s:I, s:i}", "waits_for", g->meeting, "since_ms",
+            INT(g->meeting_ms), "left_ms", INT(g->meeting_left_ms), "ranks_missing",
+            (int)g->ranks_missing);
+    }
+    json_object_set_new(object, "meeting", meeting);
+}
+
 json_t *json_of_group(const void *row)
 {
     const F8__GroupInfo *g = row;
@@ -185,6 +198,7 @@ json_t *json_of_group(const void *row)
     if (object != NULL) {
         add_devices(object, g);
         add_engine(object, g);
+        add_meeting(object, g);
     }
     return object;
 }
@@ -193,10 +207,16 @@ json_t *json_of_host(const void *row)
 {
     const F8__HostInfo *h = row;
 
-    return json_pack("{s:s, s:I, s:s, s:s, s:s, s:o, s:I, s:b, s:b, s:b}", "job", h->job, "uid",
-        INT(h->uid), "group", h->group, "name", h->name, "address", h->address, "ranks",
+    json_t *meeting = json_null();
+
+    if (h->meeting) {
+        meeting = json_pack(
+            "{s:I, s:I}", "since_ms", INT(h->meeting_ms), "left_ms", INT(h->meeting_left_ms));
+    }
+    return json_pack("{s:s, s:I, s:s, s:s, s:s, s:o, s:I, s:b, s:b, s:b, s:o}", "job", h->job,
+        "uid", INT(h->uid), "group", h->group, "name", h->name, "address", h->address, "ranks",
         array_of_u32(h->ranks, h->n_ranks), "silent_ms", INT(h->silent_ms), "here", h->here, "root",
-        h->root, "lost", h->lost);
+        h->root, "lost", h->lost, "meeting", meeting);
 }
 
 /* What belongs to the scale of a weight. */

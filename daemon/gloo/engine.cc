@@ -16,18 +16,26 @@ extern "C" {
 
 namespace
 {
-std::vector<Address> split_addresses(const std::vector<char> &payload, uint32_t count)
+/* Takes what comes next in a payload: bytes after their size. */
+std::vector<char> take_sized(const char *&at)
 {
-    std::vector<Address> addresses;
+    uint32_t size;
+    memcpy(&size, at, sizeof(size));
+    std::vector<char> bytes(at + sizeof(size), at + sizeof(size) + size);
+    at += sizeof(size) + size;
+    return bytes;
+}
+
+std::vector<Peer> split_peers(const std::vector<char> &payload, uint32_t count)
+{
+    std::vector<Peer> peers(count);
     const char *at = payload.data();
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t size;
-        memcpy(&size, at, sizeof(size));
-        at += sizeof(size);
-        addresses.emplace_back(at, at + size);
-        at += size;
+    for (Peer &peer : peers) {
+        std::vector<char> name = take_sized(at);
+        peer.name.assign(name.begin(), name.end());
+        peer.address = take_sized(at);
     }
-    return addresses;
+    return peers;
 }
 
 bool touches(const fabric_span &before, const fabric_span &span)
@@ -72,9 +80,9 @@ void Engine::open(std::vector<char> &payload)
     payload = mesh_->address();
 }
 
-void Engine::connect(std::vector<char> &payload)
+void Engine::connect(std::vector<char> &payload, uint64_t deadline_ms)
 {
-    mesh_->connect(split_addresses(payload, mesh_->hosts));
+    mesh_->connect(split_peers(payload, mesh_->hosts), std::chrono::milliseconds(deadline_ms));
     reducer_ = std::make_unique<Reducer>(*mesh_);
     payload.clear();
 }
@@ -134,7 +142,7 @@ void Engine::run(Command &command)
         open(command.payload);
         break;
     case FABRIC_CONNECT:
-        connect(command.payload);
+        connect(command.payload, command.ask.size);
         break;
     case FABRIC_MAP:
         map(command.fd, command.ask.size);

@@ -8,6 +8,7 @@
 #define F8_DAEMON_GLOO_MESH_H
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -23,6 +24,12 @@ extern "C" {
 using Address = std::vector<char>;
 using Token = std::array<char, 16>;
 
+/* A host, as its daemon and the world call it. */
+struct Peer {
+    std::string name;
+    Address address;
+};
+
 class Mesh
 {
   public:
@@ -32,8 +39,17 @@ class Mesh
     /* What the other hosts need to connect: where this one listens for each, with which token. */
     Address address() const;
 
-    /* Blocks until all are connected, and have shown that they know the token for them. */
-    void connect(const std::vector<Address> &addresses);
+    /*
+     * Blocks until all are connected, and have shown that they know the token for them. Where there
+     * is no way to a host it is tried again, until shortly before `limit` is over.
+     */
+    void connect(const std::vector<Peer> &peers, std::chrono::milliseconds limit);
+
+    /* "host gpu-07 (10.0.0.7)"; "host 3" before it is known. */
+    const std::string &name(uint32_t host) const
+    {
+        return names_[host];
+    }
 
     const uint32_t hosts, here;
     uint64_t sent = 0, received = 0; /* bytes */
@@ -41,11 +57,16 @@ class Mesh
   private:
     friend class Memory;
 
-    void connect_pair(uint32_t host, const Address &address);
-    void exchange_tokens(const std::vector<Address> &addresses);
+    using Time = std::chrono::steady_clock::time_point;
+
+    void take_names(const std::vector<Peer> &peers);
+    void reach(uint32_t host, const Address &address, Time end);
+    void connect_pair(uint32_t host, const Address &address, Time end);
+    void exchange_tokens(const std::vector<Peer> &peers);
 
     const std::string interface_;
-    std::vector<Token> tokens_; /* by host: what it must show */
+    std::vector<std::string> names_; /* by host */
+    std::vector<Token> tokens_;      /* by host: what it must show */
     std::shared_ptr<gloo::transport::Context> context_;
 };
 

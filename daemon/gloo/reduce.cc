@@ -71,10 +71,9 @@ void Reducer::check_greeting(uint32_t host, uint64_t tag, uint64_t count) const
     Greeting its;
     memcpy(&its, space_.get() + greeting(host), sizeof(its));
     if (its.tag != tag || its.count != count)
-        throw Failure(F8_EMISMATCH, "host " + std::to_string(host) + " reduces " +
-                                        std::to_string(its.count) + " values with tag " +
-                                        std::to_string(its.tag) + ", host " +
-                                        std::to_string(mesh_.here) + " " + std::to_string(count) +
+        throw Failure(F8_EMISMATCH, mesh_.name(host) + " reduces " + std::to_string(its.count) +
+                                        " values with tag " + std::to_string(its.tag) + ", " +
+                                        mesh_.name(mesh_.here) + " " + std::to_string(count) +
                                         " values with tag " + std::to_string(tag));
 }
 

@@ -145,10 +145,13 @@ void fabric_hosts_open(struct fabric_hosts *hosts, uint32_t num)
 
 void fabric_hosts_ask_connect(struct fabric_hosts *hosts, uint32_t host, uint64_t deadline_ms)
 {
-    struct fabric_bytes addresses[MAX_FABRIC_HOSTS];
-    for (uint32_t i = 0; i < hosts->num; i++)
-        addresses[i].data = fabric_address(hosts->host[i].fabric, &addresses[i].size);
-    fabric_connect(hosts->host[host].fabric, addresses, deadline_ms);
+    static const char *const names[MAX_FABRIC_HOSTS] = {"alpha", "beta", "gamma", "delta"};
+    struct fabric_peer peers[MAX_FABRIC_HOSTS];
+    for (uint32_t i = 0; i < hosts->num; i++) {
+        peers[i].name = names[i];
+        peers[i].address = fabric_address(hosts->host[i].fabric, &peers[i].address_size);
+    }
+    fabric_connect(hosts->host[host].fabric, peers, deadline_ms);
 }
 
 void fabric_hosts_connect(struct fabric_hosts *hosts)

@@ -118,13 +118,12 @@ static struct asked *ask(struct fabric *fabric, enum fabric_command command)
     return asked;
 }
 
-void fabric_connect(
-    struct fabric *fabric, const struct fabric_bytes *addresses, uint64_t deadline_ms)
+void fabric_connect(struct fabric *fabric, const struct fabric_peer *peers, uint64_t deadline_ms)
 {
     (void)deadline_ms;
     (void)ask(fabric, FABRIC_CONNECT);
     for (uint32_t h = 0; h < fabric->hosts; h++)
-        memcpy(&fabric->peers[h], addresses[h].data, sizeof(fabric->peers[h]));
+        memcpy(&fabric->peers[h], peers[h].address, sizeof(fabric->peers[h]));
 }
 
 void fabric_map(struct fabric *fabric, int fd, uint64_t size, uint64_t deadline_ms)

@@ -163,10 +163,11 @@ static void form(uint32_t number)
     }
 }
 
-int world_check_id(const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], struct reason *reason)
+int world_check_id(const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], char ret_root[WORLD_ROOT_SIZE],
+    struct reason *reason)
 {
-    (void)id;
     (void)reason;
+    (void)snprintf(ret_root, WORLD_ROOT_SIZE, "root-%u", id[0]);
     return F8_OK;
 }
 
@@ -236,6 +237,22 @@ void world_traffic(const struct world *world, uint64_t *ret_sent, uint64_t *ret_
 {
     (void)world;
     *ret_sent = *ret_received = 0;
+}
+
+/* Operators look at none of these. */
+bool world_meeting(const struct world *world, struct world_meeting *ret_meeting)
+{
+    (void)world;
+    (void)ret_meeting;
+    return false;
+}
+
+void worlds_guests(const struct worlds *of,
+    void (*tell)(void *context, const struct world_guest *guest), void *context)
+{
+    (void)of;
+    (void)tell;
+    (void)context;
 }
 
 const char *world_interface(const struct world *world, const char **ret_address)

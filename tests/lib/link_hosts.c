@@ -30,7 +30,8 @@ NEVER(void, hosts_quiet, struct hosts *hosts)
 NEVER(void, hosts_next_era, struct hosts *hosts)
 NEVER(void, hosts_entered, struct hosts *hosts, const struct member *member)
 NEVER(bool, world_has_here, const struct world *world, uint32_t rank)
-NEVER(int, world_check_id, const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], struct reason *reason)
+NEVER(int, world_check_id, const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE],
+    char ret_root[WORLD_ROOT_SIZE], struct reason *reason)
 NEVER(const char *, hosts_name_of, const struct hosts *hosts, const struct member *member)
 NEVER(bool, hosts_have, const struct hosts *hosts, const char *name)
 NEVER(void, hosts_serve, struct hosts *hosts)
@@ -41,6 +42,8 @@ NEVER(void, hosts_tell_changed, struct hosts *hosts, const struct member *member
     uint32_t count)
 NEVER(void, hosts_tell_gone, struct hosts *hosts, const struct member *member, bool died)
 NEVER(void, hosts_tell_broke, struct hosts *hosts, int status, const struct reason *cause)
+NEVER(void, hosts_tell_crossing, struct hosts *hosts, uint32_t host, uint32_t told,
+    uint32_t awaited, const struct group *waiting)
 NEVER(void, hosts_tell_amax, struct hosts *hosts, uint32_t bucket, const uint32_t *amaxes,
     uint32_t count)
 

@@ -169,6 +169,88 @@ START_TEST(one_host_of_all_ranks)
 }
 END_TEST
 
+/* What waits for one of the two to come. */
+struct waiting {
+    struct f8_group *group; /* owned: its client */
+    int status;
+    char text[512];
+};
+
+static void *seal_and_wait(void *argument)
+{
+    struct waiting *waiting = argument;
+    waiting->status = f8_seal(waiting->group, NULL);
+    strncpy(waiting->text, f8_error_text(), sizeof(waiting->text) - 1);
+    return NULL;
+}
+
+static struct f8_group *join_and_register(int client, uint32_t rank, const uint8_t *with)
+{
+    struct f8_hosts hosts = {.id = with, .local_ranks = 2};
+    const struct f8_bucket_desc bucket = {.name = "b", .first = 0, .count = 1};
+    struct f8_weight_desc weight = {
+        .name = "w", .shape = {2, 4}, .ndim = 2, .dtype = F8_F32, .flavour = F8_RAW};
+    struct f8_group *group = NULL;
+    struct f8_region *region = NULL;
+    void *shard;
+    int status = f8_group_join_hosts(clients[client], "dp", rank, 2, &hosts, &group);
+    ck_assert_msg(status == F8_OK, "%s", f8_error_text());
+    ck_assert_int_eq(f8_region_alloc(clients[client], 16, &region, &shard), F8_OK);
+    weight.region = region;
+    ck_assert_int_eq(f8_register(group, &weight, 1, &bucket, 1), F8_OK);
+    return group;
+}
+
+/* Rank 0 gave the id before, and waits; rank 1 comes with the new one. */
+START_TEST(a_new_id_ends_the_wait_with_the_old)
+{
+    struct waiting waiting[2] = {{.group = join_and_register(1, 0, id)}};
+    pthread_t threads[2];
+    uint8_t new_id[F8_UNIQUE_ID_SIZE];
+    ck_assert_int_eq(pthread_create(&threads[0], NULL, seal_and_wait, &waiting[0]), 0);
+    ck_assert_int_eq(f8_unique_id(clients[0], new_id), F8_OK);
+    waiting[1].group = join_and_register(2, 1, new_id);
+    ck_assert_int_eq(pthread_join(threads[0], NULL), 0);
+    /* The one if it came too late to wait. */
+    ck_assert_msg(waiting[0].status == F8_EMISMATCH || waiting[0].status == F8_EBROKEN, "%s",
+        waiting[0].text);
+    ck_assert_msg(
+        strstr(waiting[0].text, "rank 1 enters group dp with the unique id of root 127.0.0.1:") &&
+            strstr(waiting[0].text, ", rank 0 (pid ") &&
+            strstr(waiting[0].text, ") did with that of root 127.0.0.1:"),
+        "%s", waiting[0].text);
+    struct f8_hosts hosts = {.id = new_id, .local_ranks = 2};
+    ck_assert_int_eq(f8_group_rejoin_hosts(waiting[0].group, &hosts), F8_OK);
+    for (int r = 0; r < 2; r++)
+        ck_assert_int_eq(pthread_create(&threads[r], NULL, seal_and_wait, &waiting[r]), 0);
+    for (int r = 0; r < 2; r++)
+        ck_assert_int_eq(pthread_join(threads[r], NULL), 0);
+    for (int r = 0; r < 2; r++)
+        ck_assert_msg(waiting[r].status == F8_OK, "%s", waiting[r].text);
+}
+END_TEST
+
+/* Bytes that are no id end nothing. */
+START_TEST(a_damaged_id_ends_no_wait)
+{
+    struct waiting waiting[2] = {{.group = join_and_register(1, 0, id)}};
+    pthread_t threads[2];
+    uint8_t damaged[F8_UNIQUE_ID_SIZE];
+    struct f8_hosts hosts = {.id = damaged, .local_ranks = 2};
+    struct f8_group *group;
+    ck_assert_int_eq(pthread_create(&threads[0], NULL, seal_and_wait, &waiting[0]), 0);
+    memcpy(damaged, id, sizeof(damaged));
+    damaged[40] ^= 1;
+    refused(f8_group_join_hosts(clients[2], "dp", 1, 2, &hosts, &group), F8_EINVAL, "damaged");
+    waiting[1].group = join_and_register(2, 1, id);
+    ck_assert_int_eq(pthread_create(&threads[1], NULL, seal_and_wait, &waiting[1]), 0);
+    for (int r = 0; r < 2; r++)
+        ck_assert_int_eq(pthread_join(threads[r], NULL), 0);
+    for (int r = 0; r < 2; r++)
+        ck_assert_msg(waiting[r].status == F8_OK, "%s", waiting[r].text);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = tcase_create("hosts_join");
@@ -179,5 +261,7 @@ int main(void)
     tcase_add_test(tcase, bytes_that_are_no_id);
     tcase_add_test(tcase, a_host_that_is_not_complete);
     tcase_add_test(tcase, one_host_of_all_ranks);
+    tcase_add_test(tcase, a_new_id_ends_the_wait_with_the_old);
+    tcase_add_test(tcase, a_damaged_id_ends_no_wait);
     return run_suite("hosts_join", tcase);
 }
