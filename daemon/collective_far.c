@@ -60,6 +60,7 @@ int hosts_seat_lists(struct hosts *hosts, struct reason *reason)
             return reason_set(reason, F8_EPROTO,
                 "host %s asked for the seal of group %s without telling what it registered",
                 hosts_name_of(hosts, member), group->name);
+        host_find_amax_groups(&hosts->all[member->far_host], group->job);
         weights_unref(member->list);
         member->list = weights_ref(list);
     }

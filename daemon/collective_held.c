@@ -20,12 +20,32 @@ void host_drop_reduction(struct host *host)
     host->reduction = 0;
 }
 
+static void drop_amax_groups(struct host *host)
+{
+    for (size_t w = 0; w < host->num_amax_groups; w++)
+        free(host->amax_groups[w]);
+    free(host->amax_groups);
+    host->amax_groups = NULL;
+    host->num_amax_groups = 0;
+}
+
+void host_find_amax_groups(struct host *host, const struct job *job)
+{
+    for (size_t w = 0; w < host->num_amax_groups && w < host->list->num_weights; w++) {
+        const char *name = host->amax_groups[w];
+        const struct group *group = name[0] != '\0' ? registry_find_group(job, name) : NULL;
+        if (name[0] != '\0')
+            host->list->weights[w].amax_group = group ? group->id : UINT32_MAX;
+    }
+}
+
 void host_begin_era(struct host *host)
 {
     host_drop_reduction(host);
     host->ready_for = 0;
     host->timed = 0;
     weights_unref(host->list);
+    drop_amax_groups(host);
     free(host->state);
     free(host->address);
     host->list = NULL;
@@ -126,21 +146,15 @@ static enum served serve_entered(struct hosts *hosts, uint32_t host, const F8__H
     return SERVED;
 }
 
-/* The weights of the list, as this host's own registrations have them. */
+/* The weights of the list, as this host's own registrations have them, but for amax groups. */
 static int add_weights(const struct hosts *hosts, const F8__HostList *list, struct weight_list *to)
 {
-    const struct job *job = hosts->collective->group->job;
     uint32_t limit = hosts->context->config->max_weights;
     struct reason ignored;
     int status = F8_OK;
     for (size_t w = 0; w < list->n_weights && status == F8_OK; w++) {
         struct weight weight;
         status = weight_from_message(list->weights[w], &weight, &ignored);
-        const char *name = w < list->n_amax_groups ? list->amax_groups[w] : "";
-        if (status == F8_OK && name[0] != '\0') {
-            const struct group *amax_group = registry_find_group(job, name);
-            weight.amax_group = amax_group ? amax_group->id : UINT32_MAX;
-        }
         if (status == F8_OK)
             status = weights_add(to, list->weights[w]->name, &weight, limit, &ignored);
     }
@@ -173,8 +187,13 @@ static enum served serve_list(struct hosts *hosts, uint32_t host, F8__HostList *
         return WRONG;
     }
     weights_unref(far->list);
+    drop_amax_groups(far);
     free(far->state);
     far->list = list;
+    far->amax_groups = message->amax_groups;
+    far->num_amax_groups = message->n_amax_groups;
+    message->amax_groups = NULL;
+    message->n_amax_groups = 0;
     far->state_size = message->state.len;
     far->state = far->state_size > 0 ? take_bytes(&message->state) : NULL;
     return SERVED;

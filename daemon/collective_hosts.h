@@ -26,6 +26,8 @@ struct held {
 struct host {
     /* Of the era. */
     struct weight_list *list; /* a reference: what its ranks registered; NULL: not told yet */
+    char **amax_groups;       /* owned, each too: their names, by weight; "": the group's own */
+    size_t num_amax_groups;
     uint8_t *state; /* owned: what it has stored, a state's form; NULL: none, or it starts afresh */
     size_t state_size;
     uint8_t *address; /* owned: of its engine, opaque; NULL: not told yet */
@@ -177,6 +179,9 @@ void hosts_hear(struct hosts *hosts, uint32_t host, const uint8_t *data, size_t 
 void hosts_serve(struct hosts *hosts);
 void hosts_drop_held(struct host *host);
 void host_drop_reduction(struct host *host);
+/* Names of a list become ids of this host's groups. No rank of this host may have joined those
+ * groups when a list is told; once all have asked for the seal, they have. */
+void host_find_amax_groups(struct host *host, const struct job *job);
 /* Forgets what a host told of the era before. */
 void host_begin_era(struct host *host);
 
