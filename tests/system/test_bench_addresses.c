@@ -79,7 +79,7 @@ END_TEST
 /* What passes the interfaces is what must, and little more; and so the daemons count. */
 START_TEST(test_the_wire_is_counted)
 {
-    static const char flags[] = "--model gpt2-small --steps 3 --ranks 4 --json";
+    static const char flags[] = "--model gpt2-small --steps 3 --check 3 --ranks 4 --json";
     for (uint32_t host = 0; host < 3; host++)
         machines_start(host, 3, flags);
     for (uint32_t host = 0; host < 3; host++)
