@@ -30,6 +30,14 @@ if(TARGET f8gather-gloo)
     endforeach()
 endif()
 
+# The example of docs/hosts.md.
+if(TARGET f8gather-gloo)
+    f8_add_test(test_example_hosts LABEL hosts SOURCES system/test_example_hosts.c LIBS test_program)
+    target_compile_definitions(test_example_hosts PRIVATE
+        F8_TRAINER_HOSTS="$<TARGET_FILE:trainer_hosts>")
+    add_dependencies(test_example_hosts f8gather-gloo trainer_hosts)
+endif()
+
 # The checker must not be able to share a defect with what it checks.
 add_test(NAME bench_links_no_kernels COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system/no_kernels.sh
     ${CMAKE_NM} $<TARGET_FILE:f8bench> $<TARGET_FILE:f8gatherd>
