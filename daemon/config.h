@@ -55,6 +55,7 @@ struct config {
     enum config_cuda cuda;
     uint64_t cuda_limit_ms;  /* for one call of CUDA, then the daemon ends */
     char socket_ifname[256]; /* as NCCL_SOCKET_IFNAME; empty: any interface */
+    char socket_ifname_from[320]; /* what set it: "--socket-ifname", "F8_SOCKET_IFNAME" */
     enum config_family socket_family;
     char host_name[65];         /* for the other hosts of a group; empty: the system's */
     uint64_t world_deadline_ms; /* for all hosts of a group to come */
