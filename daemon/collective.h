@@ -65,6 +65,21 @@ void collective_context_close(struct collective_context *context);
 void collective_mark(struct group *group);
 bool collective_is_past_mark(const struct group *group);
 
+/* An engine whose group has ended well, kept for one that comes back. */
+struct collective_kept {
+    const char *group; /* "uid/job/group"; borrowed: as long as it is kept */
+    pid_t pid;
+    uint32_t hosts;
+    uint64_t left_ms;
+};
+
+/* Fills in up to `most` of them, the newest first; their number. */
+uint32_t collective_list_kept(
+    const struct collective_context *context, struct collective_kept *ret_kept, uint32_t most);
+
+/* The name of the other host that a rank of the group is on; "": this one, or not known yet. */
+const char *collective_host_of(const struct group *group, uint32_t rank);
+
 /* What a rank gives to the seal. */
 struct collective_seal {
     uint64_t deadline_ms;

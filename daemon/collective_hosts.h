@@ -153,6 +153,8 @@ void hosts_break(struct hosts *hosts, int status, const struct reason *reason);
 void hosts_fail(struct hosts *hosts, int status, const struct reason *reason);
 /* "gpu-07", of a far member. */
 const char *hosts_name_of(const struct hosts *hosts, const struct member *member);
+/* The same of a rank that may not be there; NULL: it is of this host, or not known yet. */
+const char *hosts_name_of_rank(const struct hosts *hosts, uint32_t rank);
 /* Collectives that have ended well since the seal, plus one for the seal itself. */
 uint64_t hosts_completed(const struct collective *collective);
 
