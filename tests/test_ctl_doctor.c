@@ -215,8 +215,9 @@ START_TEST(findings_as_json)
     ck_assert(json_is_null(json_object_get(find(findings, "name"), "remedy")));
     ck_assert(json_is_null(json_object_get(find(findings, "name"), "address")));
     json_decref(object);
-    ck_assert_int_eq(
-        ctl_run("--socket /nowhere/f8.sock --json doctor --peer no..such.invalid", text, sizeof(text)), 1);
+    ck_assert_int_eq(ctl_run("--socket /nowhere/f8.sock --json doctor --peer no..such.invalid",
+                         text, sizeof(text)),
+        1);
     has(text, "\"socket\":null,");
     has(text, "\"result\":\"FAILED\",\"check\":\"name\"");
 }

@@ -20,6 +20,7 @@ char machines_directory[] = "/tmp/f8-bench-addresses-XXXXXX";
 static struct network *network; /* owned; NULL: hosts are addresses of the loopback */
 struct program machines[MACHINES_MAX];
 uint16_t machines_port;
+bool machines_ipv6;
 
 /* A port of the first host that is free. */
 static uint16_t choose_port(void)
@@ -65,7 +66,7 @@ void machines_unmake(void)
 static void address_of(uint32_t host, char *text, size_t size)
 {
     if (network != NULL)
-        network_address(host, false, text, size);
+        network_address(host, machines_ipv6, text, size);
     else
         snprintf(text, size, "127.0.0.%u", host + 1);
 }
@@ -98,7 +99,8 @@ void machines_start(uint32_t host, uint32_t count, const char *format, ...)
         address_of(i, address, sizeof(address));
         size_t length = strlen(list);
         if (i == 0)
-            snprintf(list, sizeof(list), "%s:%u", address, machines_port);
+            snprintf(
+                list, sizeof(list), machines_ipv6 ? "[%s]:%u" : "%s:%u", address, machines_port);
         else
             snprintf(list + length, sizeof(list) - length, ",%s", address);
     }

@@ -23,6 +23,7 @@
 /* The f8bench of each, and the port of host 0. */
 extern struct program machines[MACHINES_MAX];
 extern uint16_t machines_port;
+extern bool machines_ipv6; /* in namespaces; false unless a test sets it */
 extern char machines_directory[];
 
 /* Fixtures: at addresses of the loopback; in namespaces; nothing may be left of either. */

@@ -106,6 +106,18 @@ START_TEST(test_the_wire_is_counted)
 }
 END_TEST
 
+START_TEST(test_addresses_of_ipv6)
+{
+    machines_ipv6 = true;
+    for (uint32_t host = 0; host < 2; host++)
+        machines_start(host, 2, "--ranks 3 --steps 2");
+    for (uint32_t host = 0; host < 2; host++)
+        machines_expect(host, 0);
+    machines_done(2);
+    machines_ipv6 = false;
+}
+END_TEST
+
 START_TEST(test_a_planted_difference_fails_all)
 {
     for (uint32_t host = 0; host < 2; host++)
@@ -289,6 +301,7 @@ static void add_more(TCase *cases)
 
 static void add_wired(TCase *cases)
 {
+    tcase_add_test(cases, test_addresses_of_ipv6);
     tcase_add_test(cases, test_the_wire_is_counted);
 }
 
