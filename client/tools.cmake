@@ -24,15 +24,21 @@ target_link_libraries(f8bench_layout PUBLIC f8bench_model f8proto m)
 # Hosts made of network namespaces, which tests over several hosts use too.
 add_library(f8bench_network STATIC bench/network.c bench/network_shape.c bench/network_delay.c bench/exchange.c)
 
+# Hosts that are machines, with an f8bench each.
+add_library(f8bench_meeting STATIC bench/addresses.c bench/link.c bench/meeting.c
+    bench/meeting_open.c bench/meeting_host.c bench/settings.c)
+target_link_libraries(f8bench_meeting PUBLIC f8bench_model f8proto)
+target_include_directories(f8bench_meeting PUBLIC ${CMAKE_SOURCE_DIR}/proto)
+
 # A private daemon and what processes share, which the conformance program uses too.
 add_library(f8bench_daemon STATIC bench/daemon.c bench/shared.c)
 target_link_libraries(f8bench_daemon PUBLIC f8bench_network Threads::Threads)
 target_include_directories(f8bench_daemon PUBLIC ${CMAKE_SOURCE_DIR}/proto)
 
-add_executable(f8bench bench/main.c bench/exchange_command.c bench/options.c bench/options_hosts.c bench/run.c bench/run_hosts.c bench/run_watch.c bench/run_ctl.c
+add_executable(f8bench bench/main.c bench/exchange_command.c bench/options.c bench/options_hosts.c bench/run.c bench/run_hosts.c bench/run_watch.c bench/run_ctl.c bench/run_far.c bench/harvest.c
     bench/rank.c bench/rank_open.c bench/rank_check.c bench/rank_hosts.c bench/torch.c bench/gpu.c bench/probe.c bench/summary.c bench/summary_hosts.c bench/report.c
     bench/report_hosts.c)
-target_link_libraries(f8bench PRIVATE f8bench_source f8bench_layout f8bench_daemon f8bench_network
+target_link_libraries(f8bench PRIVATE f8bench_source f8bench_layout f8bench_meeting f8bench_daemon f8bench_network
     f8client_static f8proto
     PkgConfig::JANSSON Threads::Threads)
 

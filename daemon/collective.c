@@ -113,12 +113,16 @@ static void warn_slow(struct collective *collective, const struct round_head *he
         log_warning("job %s, group %s: %s, collective %" PRIu64 ", waits for %s", group->job->name,
             group->name, what, head->run.number,
             head->outside ? "the ranks of its amax group" : "a free place");
-    for (uint32_t r = 0; r < group->world_size; r++)
-        if (round_missing(collective->rounds, head->run.number, r))
-            log_warning("job %s, group %s: %s, collective %" PRIu64 ", has waited for rank %u (pid "
-                        "%u) for %" PRIu64 " s",
-                group->job->name, group->name, what, head->run.number, r,
-                group->members[r] ? group->members[r]->pid : 0, (now - head->opened) / 1000);
+    for (uint32_t r = 0; r < group->world_size; r++) {
+        struct reason who = {.text = ""};
+        if (!round_missing(collective->rounds, head->run.number, r))
+            continue;
+        collective_append_rank(&who, group, r);
+        log_warning("job %s, group %s: %s, collective %" PRIu64 ", has waited for %s for %" PRIu64
+                    " s",
+            group->job->name, group->name, what, head->run.number, who.text,
+            (now - head->opened) / 1000);
+    }
 }
 
 static void on_timer(uv_timer_t *timer)

@@ -48,7 +48,7 @@ struct collective_context {
     struct worlds *worlds;                      /* borrowed: groups over several hosts */
     struct warm *warm; /* owned list: engines without a group, see collective_hosts.h */
     struct collective_turns turns;
-    uint64_t piece_bytes; /* a gather over hosts goes out in pieces of so much, or a weight */
+    uint64_t piece_bytes;      /* a gather over hosts goes out in pieces of so much, or a weight */
     struct collective *events; /* borrowed: groups that others have done something to */
     bool serving, closing;
     uint64_t gathers, failed; /* totals since the daemon began */
@@ -64,6 +64,21 @@ void collective_context_close(struct collective_context *context);
  */
 void collective_mark(struct group *group);
 bool collective_is_past_mark(const struct group *group);
+
+/* An engine whose group has ended well, kept for one that comes back. */
+struct collective_kept {
+    const char *group; /* "uid/job/group"; borrowed: as long as it is kept */
+    pid_t pid;
+    uint32_t hosts;
+    uint64_t left_ms;
+};
+
+/* Fills in up to `most` of them, the newest first; their number. */
+uint32_t collective_list_kept(
+    const struct collective_context *context, struct collective_kept *ret_kept, uint32_t most);
+
+/* The name of the other host that a rank of the group is on; "": this one, or not known yet. */
+const char *collective_host_of(const struct group *group, uint32_t rank);
 
 /* What a rank gives to the seal. */
 struct collective_seal {

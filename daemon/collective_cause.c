@@ -27,36 +27,54 @@ char *collective_describe(
     return buffer;
 }
 
+/* "pid 4711", "pid 4711 on host b"; a host that cannot see a rank's pid, as it is in a container of
+ * its own, tells none: "on host b". */
+#define WHERE_SIZE 96
+
+static const char *place_of(
+    const struct member *member, const struct hosts *hosts, char where[WHERE_SIZE])
+{
+    if (!member->far)
+        (void)snprintf(where, WHERE_SIZE, "pid %u", member->pid);
+    else if (member->pid == 0)
+        (void)snprintf(where, WHERE_SIZE, "on host %.64s", hosts_name_of(hosts, member));
+    else
+        (void)snprintf(
+            where, WHERE_SIZE, "pid %u on host %.64s", member->pid, hosts_name_of(hosts, member));
+    return where;
+}
+
 const char *collective_who(const struct member *member, char buffer[COLLECTIVE_WHO])
 {
     const struct hosts *hosts = member->group->collective->hosts;
-    (void)snprintf(buffer, COLLECTIVE_WHO, "rank %u (pid %u%s%.64s)", member->rank, member->pid,
-        member->far ? " on host " : "", member->far ? hosts_name_of(hosts, member) : "");
+    char where[WHERE_SIZE];
+    (void)snprintf(
+        buffer, COLLECTIVE_WHO, "rank %u (%s)", member->rank, place_of(member, hosts, where));
     return buffer;
 }
 
-/* "rank 1 (pid 4711)", "rank 1 (pid 4711, not re-joined)", or "rank 1 (not there)". */
-static void append_rank(struct reason *reason, const struct group *group, uint32_t rank)
+void collective_append_rank(struct reason *reason, const struct group *group, uint32_t rank)
 {
     const struct member *there = group_member_of(group, rank);
     const struct member *member = there ? there : group->members[rank];
-    bool far = member && member->far;
+    const char *of = hosts_name_of_rank(group->collective->hosts, rank);
+    char where[WHERE_SIZE];
     if (member)
-        reason_append(reason, "rank %u (pid %u%s%.64s%s)", rank, member->pid,
-            far ? " on host " : "", far ? hosts_name_of(group->collective->hosts, member) : "",
-            there ? "" : ", not re-joined");
+        reason_append(reason, "rank %u (%s%s)", rank,
+            place_of(member, group->collective->hosts, where), there ? "" : ", not re-joined");
     else
-        reason_append(reason, "rank %u (not there)", rank);
+        reason_append(
+            reason, "rank %u (not there%s%.64s)", rank, of ? ", of host " : "", of ? of : "");
 }
 
 static void mismatch_text(
     const struct group *group, const struct round_cause *cause, struct reason *reason)
 {
     char wanted[NAME_TEXT], other[NAME_TEXT];
-    append_rank(reason, group, cause->rank);
+    collective_append_rank(reason, group, cause->rank);
     reason_append(reason, " asked for %s where ",
         collective_describe(group, cause->kind, cause->bucket, wanted, sizeof(wanted)));
-    append_rank(reason, group, cause->other_rank);
+    collective_append_rank(reason, group, cause->other_rank);
     reason_append(reason, " asked for %s, collective %" PRIu64 " of group %s",
         collective_describe(group, cause->other_kind, cause->other_bucket, other, sizeof(other)),
         cause->number, group->name);
@@ -72,7 +90,7 @@ static void append_late(
         if (!round_missing(collective->rounds, cause->number, r))
             continue;
         reason_append(reason, "%s", separator);
-        append_rank(reason, group, r);
+        collective_append_rank(reason, group, r);
         if (cause->kind == ROUND_GATHER && round_holds(collective->rounds, r, cause->bucket))
             reason_append(reason, " still holding it");
         separator = ", ";
@@ -93,7 +111,7 @@ static void append_holders(
             if (!in_the_way || !round_holds(collective->rounds, r, b))
                 continue;
             reason_append(reason, "%s", separator);
-            append_rank(reason, group, r);
+            collective_append_rank(reason, group, r);
             reason_append(reason, " holds %s", list->buckets[b].name);
             separator = ", ";
         }
@@ -138,7 +156,7 @@ static void explain(
         break;
     case ROUND_RANK_DIED:
     case ROUND_RANK_LEFT:
-        append_rank(reason, group, cause->rank);
+        collective_append_rank(reason, group, cause->rank);
         reason_append(reason, " %s; group %s is broken from collective %" PRIu64 " on",
             cause->trouble == ROUND_RANK_DIED ? "died" : "left", group->name, cause->number);
         break;
@@ -162,6 +180,22 @@ static void tell_hosts(
         hosts_tell_broke(hosts, cause->status, reason);
 }
 
+/* A rank that leaves when nothing is open is how a training run ends: the group is broken for those
+ * that go on, but nothing is amiss. */
+static void log_end(const struct group *group, const struct round_cause *cause, bool at_rest)
+{
+    struct reason who = {.text = ""};
+    if (!at_rest) {
+        log_warning("job %s, group %s: %s", group->job->name, group->name, group->cause.text);
+        return;
+    }
+    if (cause->trouble == ROUND_RANK_LEFT)
+        collective_append_rank(&who, group, cause->rank);
+    log_info("job %s, group %s: ended%s%s%s", group->job->name, group->name,
+        who.text[0] != '\0' ? ": " : ", as a group did that it is linked to", who.text,
+        who.text[0] != '\0' ? " left" : "");
+}
+
 void collective_broken(void *context, const struct round_cause *cause)
 {
     struct collective *collective = context;
@@ -175,11 +209,9 @@ void collective_broken(void *context, const struct round_cause *cause)
     group->state = GROUP_BROKEN;
     collective->cause_status = cause->status;
     explain(collective, cause, &group->cause);
-    /* A rank that leaves when nothing is open is how a training run ends. */
     if (collective->hosts)
         tell_hosts(collective->hosts, cause, &group->cause);
-    log_line(at_rest ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING, "job %s, group %s: %s", group->job->name,
-        group->name, group->cause.text);
+    log_end(group, cause, at_rest);
     if (!at_rest)
         collective_count_failed(collective, cause->trouble);
     collective_break_linked(collective, cause->status, at_rest);
@@ -208,10 +240,10 @@ static int version_mismatch(
     char what[NAME_TEXT];
     reason->text[0] = '\0';
     reason_append(reason, "weight %s: ", group->list->weights[weight].name);
-    append_rank(reason, group, rank);
+    collective_append_rank(reason, group, rank);
     reason_append(
         reason, " is at version %" PRIu64 " where ", version_of(collective, rank, weight));
-    append_rank(reason, group, other);
+    collective_append_rank(reason, group, other);
     reason_append(reason, " is at version %" PRIu64 ", %s, collective %" PRIu64 " of group %s",
         version_of(collective, other, weight),
         collective_describe(group, round->kind, round->bucket, what, sizeof(what)), round->number,

@@ -54,6 +54,23 @@ bool hosts_have(const struct hosts *hosts, const char *name)
     return !hosts_formed(hosts);
 }
 
+const char *hosts_name_of_rank(const struct hosts *hosts, uint32_t rank)
+{
+    for (uint32_t h = 0; hosts && hosts_formed(hosts) && h < hosts->num_hosts; h++) {
+        const struct world_host *host = world_host(hosts->world, h);
+        for (uint32_t i = 0; i < host->num_ranks && h != hosts->here; i++)
+            if (host->ranks[i].rank == rank)
+                return host->name;
+    }
+    return NULL;
+}
+
+const char *collective_host_of(const struct group *group, uint32_t rank)
+{
+    const char *name = hosts_name_of_rank(group->collective->hosts, rank);
+    return name ? name : "";
+}
+
 void hosts_break(struct hosts *hosts, int status, const struct reason *reason)
 {
     hosts->broken_afar = true;
@@ -187,9 +204,12 @@ static uint32_t pid_of(const struct hosts *hosts, const struct world_rank *rank)
 static void append_ranks(
     const struct hosts *hosts, struct reason *reason, const struct world_host *host)
 {
-    for (uint32_t i = 0; i < host->num_ranks && i < 8; i++)
-        reason_append(reason, "%s rank %u (pid %u)", i == 0 ? "; it had" : ",", host->ranks[i].rank,
-            pid_of(hosts, &host->ranks[i]));
+    for (uint32_t i = 0; i < host->num_ranks && i < 8; i++) {
+        uint32_t pid = pid_of(hosts, &host->ranks[i]);
+        reason_append(reason, "%s rank %u", i == 0 ? "; it had" : ",", host->ranks[i].rank);
+        if (pid > 0)
+            reason_append(reason, " (pid %u)", pid);
+    }
     if (host->num_ranks > 8)
         reason_append(reason, " and %u more", host->num_ranks - 8);
 }

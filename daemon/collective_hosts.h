@@ -157,6 +157,8 @@ void hosts_fail(struct hosts *hosts, int status, const struct reason *reason);
 const char *hosts_name_of(const struct hosts *hosts, const struct member *member);
 /* Whether a host of that name is among them; yes until they are known. */
 bool hosts_have(const struct hosts *hosts, const char *name);
+/* The same of a rank that may not be there; NULL: it is of this host, or not known yet. */
+const char *hosts_name_of_rank(const struct hosts *hosts, uint32_t rank);
 /* Collectives that have ended well since the seal, plus one for the seal itself. */
 uint64_t hosts_completed(const struct collective *collective);
 

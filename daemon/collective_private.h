@@ -308,6 +308,9 @@ void collective_forget_early(struct collective *collective, uint32_t bucket);
 /* "rank 1 (pid 4711)", "rank 1 (pid 4711 on host b)": in the buffer, which it returns. */
 #define COLLECTIVE_WHO 128
 const char *collective_who(const struct member *member, char buffer[COLLECTIVE_WHO]);
+/* "rank 1 (pid 4711)", "rank 1 (pid 4711 on host b)", "rank 1 (pid 4711, not re-joined)", "rank 1
+ * (not there)", or "rank 1 (not there, of host b)". */
+void collective_append_rank(struct reason *reason, const struct group *group, uint32_t rank);
 void collective_broken(void *context, const struct round_cause *cause);
 int collective_check_versions(
     struct collective *collective, uint32_t first, uint32_t count, struct run_weight *weights);

@@ -122,6 +122,18 @@ void warm_take(struct hosts *hosts)
     drop(warm);
 }
 
+uint32_t collective_list_kept(
+    const struct collective_context *context, struct collective_kept *ret_kept, uint32_t most)
+{
+    uint32_t count = 0;
+    for (const struct warm *warm = context->warm; warm && count < most; warm = warm->next)
+        ret_kept[count++] = (struct collective_kept){.group = warm->name,
+            .pid = fabric_pid(warm->fabric),
+            .hosts = warm->num_hosts,
+            .left_ms = uv_timer_get_due_in(&warm->timer)};
+    return count;
+}
+
 void collective_context_close(struct collective_context *context)
 {
     context->closing = true;

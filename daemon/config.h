@@ -53,8 +53,9 @@ struct config {
     uint64_t linger_ms;      /* that a scaling state is kept after its group is gone */
     uint64_t drain_ms;       /* that SIGTERM gives the collectives under way */
     enum config_cuda cuda;
-    uint64_t cuda_limit_ms;  /* for one call of CUDA, then the daemon ends */
-    char socket_ifname[256]; /* as NCCL_SOCKET_IFNAME; empty: any interface */
+    uint64_t cuda_limit_ms;       /* for one call of CUDA, then the daemon ends */
+    char socket_ifname[256];      /* as NCCL_SOCKET_IFNAME; empty: any interface */
+    char socket_ifname_from[320]; /* what set it: "--socket-ifname", "F8_SOCKET_IFNAME" */
     enum config_family socket_family;
     char host_name[65];         /* for the other hosts of a group; empty: the system's */
     uint64_t world_deadline_ms; /* for all hosts of a group to come */

@@ -139,6 +139,26 @@ static int set_words(
     return F8_OK;
 }
 
+/* What leads a list leads it once: before a later name it would be part of that, and mean none. */
+static int set_ifname(
+    struct config *config, const char *from, const char *text, struct reason *reason)
+{
+    const char *names = text + (text[0] == '^');
+    names += names[0] == '=';
+    for (const char *at = names; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (*at == '^' || *at == '=')
+            return reason_set(reason, F8_EINVAL,
+                "%s: in %.200s the %c stands once, before all of the names: %cNAME,NAME", from,
+                text, *at, *at);
+    }
+    int status =
+        set_words(config->socket_ifname, sizeof(config->socket_ifname), from, text, reason);
+    if (status == F8_OK)
+        (void)snprintf(config->socket_ifname_from, sizeof(config->socket_ifname_from), "%s", from);
+    return status;
+}
+
 static int set_one(struct config *config, const struct config_setting *setting, const char *from,
     const char *text, struct reason *reason)
 {
@@ -154,7 +174,7 @@ static int set_one(struct config *config, const struct config_setting *setting, 
     case KIND_FAMILY:
         return set_family(config, from, text, reason);
     case KIND_IFNAME:
-        return set_words(config->socket_ifname, sizeof(config->socket_ifname), from, text, reason);
+        return set_ifname(config, from, text, reason);
     case KIND_METRICS:
         return config_set_metrics(config, from, text, reason);
     case KIND_REACH:

@@ -102,6 +102,7 @@ static void fill_status(struct page *page)
     info->backend = (char *)context->collective.backend->ops->name;
     inspect_devices(page, info);
     inspect_place(page, info);
+    inspect_kept_engines(page, info);
     page->reply->status = info;
 }
 
@@ -329,14 +330,17 @@ static const char *round_state(const struct round_head *head)
     return head->complete ? "waiting for a place" : "waiting for ranks";
 }
 
-static void fill_missing(F8__RoundInfo *info, const struct group *group, uint32_t *ranks)
+static void fill_missing(
+    F8__RoundInfo *info, const struct group *group, uint32_t *ranks, char **hosts)
 {
+    info->missing_hosts = hosts;
     info->missing_ranks = ranks;
     info->missing_pids = ranks + group->world_size;
     for (uint32_t r = 0; r < group->world_size; r++) {
         if (!collective_missing(group, info->collective, r))
             continue;
         info->missing_ranks[info->n_missing_ranks++] = r;
+        hosts[info->n_missing_hosts++] = (char *)collective_host_of(group, r);
         info->missing_pids[info->n_missing_pids++] = group->members[r] ? group->members[r]->pid : 0;
     }
 }
@@ -353,7 +357,8 @@ static void add_round(struct page *page, const struct group *group)
         return;
     F8__RoundInfo *info = inspect_grab(page, sizeof(*info));
     uint32_t *ranks = info ? inspect_grab(page, 2 * group->world_size * sizeof(*ranks)) : NULL;
-    if (!ranks)
+    char **hosts = ranks ? inspect_grab(page, group->world_size * sizeof(*hosts)) : NULL;
+    if (!hosts)
         return;
     uint64_t now = inspect_now(page);
     f8__round_info__init(info);
@@ -367,7 +372,7 @@ static void add_round(struct page *page, const struct group *group)
     info->waited_ms = now - head.opened;
     info->state = (char *)round_state(&head);
     info->deadline_ms = head.deadline > now ? head.deadline - now : 0;
-    fill_missing(info, group, ranks);
+    fill_missing(info, group, ranks, hosts);
     inspect_put_row(page, info, (void ***)&page->reply->rounds, &page->reply->n_rounds);
 }
 

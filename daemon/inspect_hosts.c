@@ -8,6 +8,9 @@
 
 #include <string.h>
 
+/* The newest; of more there is no need to know. */
+#define MAX_KEPT 16
+
 static void add_host(
     struct page *page, const struct group *group, const struct world *world, uint32_t index)
 {
@@ -133,6 +136,30 @@ static void fill_meeting(struct page *page, const struct group *group, F8__Group
     info->ranks_missing = meeting.missing;
 }
 
+void inspect_kept_engines(struct page *page, F8__StatusInfo *info)
+{
+    struct collective_kept kept[MAX_KEPT];
+    uint32_t count = collective_list_kept(&page->session->context->collective, kept, MAX_KEPT);
+    F8__KeptEngine *engines = inspect_grab(page, (count + 1) * sizeof(*engines));
+    info->kept_engines = inspect_grab(page, (count + 1) * sizeof(*info->kept_engines));
+    for (uint32_t i = 0; engines && info->kept_engines && i < count; i++) {
+        f8__kept_engine__init(&engines[i]);
+        engines[i].group = (char *)kept[i].group;
+        engines[i].pid = (uint32_t)kept[i].pid;
+        engines[i].hosts = kept[i].hosts;
+        engines[i].left_ms = kept[i].left_ms;
+        info->kept_engines[info->n_kept_engines++] = &engines[i];
+    }
+}
+
+/* Only groups over hosts have any on others. */
+static void add_rank_hosts(struct page *page, const struct group *group, F8__GroupInfo *info)
+{
+    info->rank_hosts = inspect_grab(page, group->world_size * sizeof(*info->rank_hosts));
+    for (uint32_t r = 0; info->rank_hosts && r < group->world_size; r++)
+        info->rank_hosts[info->n_rank_hosts++] = (char *)collective_host_of(group, r);
+}
+
 void inspect_group_hosts(struct page *page, const struct group *group, F8__GroupInfo *info)
 {
     const struct world *world = collective_world(group);
@@ -144,6 +171,7 @@ void inspect_group_hosts(struct page *page, const struct group *group, F8__Group
     (void)world_hosts(world, &info->hosts);
     info->interface = (char *)world_interface(world, &address);
     world_traffic(world, &info->control_sent, &info->control_received);
+    add_rank_hosts(page, group, info);
     collective_engine(group, &engine);
     info->engine = (char *)"gloo";
     info->engine_pid = engine.pid;

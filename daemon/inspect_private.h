@@ -44,6 +44,7 @@ uint64_t inspect_now(const struct page *page);
 void inspect_hosts(struct page *page, const struct group *group);
 void inspect_guests(struct page *page); /* hosts of groups that have not met */
 void inspect_place(struct page *page, F8__StatusInfo *info);
+void inspect_kept_engines(struct page *page, F8__StatusInfo *info);
 void inspect_group_hosts(struct page *page, const struct group *group, F8__GroupInfo *info);
 
 /* On which devices the group is, and how these exchange bytes. False: the page is full. */

@@ -72,15 +72,41 @@ static void copy_address(const struct sockaddr *from, struct sockaddr_storage *t
         from->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
 }
 
-static int refuse(const struct config *config, int family, struct reason *reason)
+static const struct config any = {.socket_ifname = ""};
+
+/* An interface has an entry for each address: whether one before this one is of the same. */
+static bool is_listed(const struct ifaddrs *entries, int family, const struct ifaddrs *end)
+{
+    for (const struct ifaddrs *entry = entries; entry != end; entry = entry->ifa_next)
+        if (is_usable(&any, family, entry) && strcmp(entry->ifa_name, end->ifa_name) == 0)
+            return true;
+    return false;
+}
+
+/* Those that there are to choose from: "lo, eth0"; "none". */
+static void list_usable(const struct ifaddrs *entries, int family, char *list, size_t size)
+{
+    (void)snprintf(list, size, "none");
+    size_t used = 0;
+    for (const struct ifaddrs *entry = entries; entry && used < size; entry = entry->ifa_next)
+        if (is_usable(&any, family, entry) && !is_listed(entries, family, entry))
+            used += (size_t)snprintf(
+                list + used, size - used, "%s%s", used > 0 ? ", " : "", entry->ifa_name);
+}
+
+static int refuse(
+    const struct config *config, int family, const struct ifaddrs *entries, struct reason *reason)
 {
     const char *kind = family == AF_INET ? "IPv4 " : family == AF_INET6 ? "IPv6 " : "";
+    const char *from = config->socket_ifname_from;
+    char list[128];
     if (config->socket_ifname[0] == '\0')
         return reason_set(reason, F8_EINVAL, "no interface of this host has an %saddress", kind);
+    list_usable(entries, family, list, sizeof(list));
     return reason_set(reason, F8_EINVAL,
-        "no interface of this host that --socket-ifname %.200s means is up and has an %saddress: "
-        "see ip addr",
-        config->socket_ifname, kind);
+        "no interface of this host that %.120s %.120s means is up and has an %saddress; there is "
+        "%s",
+        from[0] != '\0' ? from : "--socket-ifname", config->socket_ifname, kind, list);
 }
 
 int world_interface_choose(
@@ -105,8 +131,9 @@ int world_interface_choose(
         ret->address = address;
         (void)snprintf(ret->name, sizeof(ret->name), "%s", entry->ifa_name);
     }
+    int status = best == UINT32_MAX ? refuse(config, family, entries, reason) : F8_OK;
     freeifaddrs(entries);
-    return best == UINT32_MAX ? refuse(config, family, reason) : F8_OK;
+    return status;
 }
 
 int world_place(const struct config *config, struct world_place *ret, struct reason *reason)

@@ -21,10 +21,21 @@ target_compile_definitions(test_bench_modes PRIVATE WAYS_STEP=${WAYS_STEP})
 
 # Over hosts, where there is an engine for them.
 if(TARGET f8gather-gloo)
-    f8_add_test(test_bench_hosts SOURCES system/test_bench_hosts.c lib/proc.c
-        LIBS test_program f8bench_network)
-    add_dependencies(test_bench_hosts f8gather-gloo)
-    set_tests_properties(test_bench_hosts PROPERTIES LABELS "bench;system;hosts")
+    add_library(bench_machines STATIC lib/bench_machines.c lib/proc.c)
+    target_link_libraries(bench_machines PUBLIC test_program f8bench_network)
+    foreach(suite test_bench_hosts test_bench_addresses test_bench_addresses_lost)
+        f8_add_test(${suite} SOURCES system/${suite}.c LIBS bench_machines)
+        add_dependencies(${suite} f8gather-gloo)
+        set_tests_properties(${suite} PROPERTIES LABELS "bench;system;hosts")
+    endforeach()
+endif()
+
+# The example of docs/hosts.md.
+if(TARGET f8gather-gloo)
+    f8_add_test(test_example_hosts LABEL hosts SOURCES system/test_example_hosts.c LIBS test_program)
+    target_compile_definitions(test_example_hosts PRIVATE
+        F8_TRAINER_HOSTS="$<TARGET_FILE:trainer_hosts>")
+    add_dependencies(test_example_hosts f8gather-gloo trainer_hosts)
 endif()
 
 # The checker must not be able to share a defect with what it checks.

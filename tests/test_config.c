@@ -262,6 +262,28 @@ START_TEST(interfaces)
     ck_assert_int_eq(setenv("F8_SOCKET_IFNAME", "a\033b", 1), 0);
     ck_assert_int_eq(parse(NULL, NULL), F8_EINVAL);
     assert_has("F8_SOCKET_IFNAME: the name ");
+    ck_assert_int_eq(setenv("F8_SOCKET_IFNAME", "^docker,^lo", 1), 0);
+    ck_assert_int_eq(parse(NULL, NULL), F8_EINVAL);
+    assert_has(
+        "F8_SOCKET_IFNAME: in ^docker,^lo the ^ stands once, before all of the names: ^NAME");
+    ck_assert_int_eq(setenv("F8_SOCKET_IFNAME", "^=docker,lo", 1), 0);
+    assert_ok(parse("--socket-ifname", "eth,ib"));
+    ck_assert_int_eq(parse("--socket-ifname", "=eth0,=eth1"), F8_EINVAL);
+    assert_has("--socket-ifname: in =eth0,=eth1 the = stands once");
+    ck_assert_int_eq(parse("--socket-ifname", "=^lo"), F8_EINVAL);
+    assert_has("--socket-ifname: in =^lo the ^ stands once");
+}
+END_TEST
+
+/* What set it is told where none is there. */
+START_TEST(the_setter_of_interfaces_is_kept)
+{
+    ck_assert_int_eq(setenv("F8_SOCKET_IFNAME", "eth9", 1), 0);
+    ck_assert_int_eq(unsetenv("F8GATHERD_SOCKET_IFNAME"), 0);
+    assert_ok(parse(NULL, NULL));
+    ck_assert_str_eq(config.socket_ifname_from, "F8_SOCKET_IFNAME");
+    assert_ok(parse("--socket-ifname", "=eth1"));
+    ck_assert_str_eq(config.socket_ifname_from, "--socket-ifname");
 }
 END_TEST
 
@@ -411,6 +433,7 @@ static void add_all(TCase *tcase)
     tcase_add_test(tcase, cuda);
     tcase_add_test(tcase, other_hosts);
     tcase_add_test(tcase, interfaces);
+    tcase_add_test(tcase, the_setter_of_interfaces_is_kept);
     tcase_add_test(tcase, admin_group);
     tcase_add_test(tcase, socket_paths);
     tcase_add_test(tcase, unknown_flags_are_named);

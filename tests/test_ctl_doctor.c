@@ -146,11 +146,12 @@ START_TEST(daemon_without_an_interface_fails)
 {
     char text[4096];
     ck_assert_int_eq(run("", "none is up", "doctor --peer 127.0.0.1", text, sizeof(text)), 1);
-    has(text, ": none is up; start f8gatherd");
+    has(text, ": none is up; give the daemon one that ip addr shows as up: --socket-ifname, "
+              "F8_SOCKET_IFNAME, or socket-ifname in its file");
     has(text, "ok       route to 127.0.0.1: "); /* the rest is tested all the same */
     has_not(text, "interface to 127");
     ck_assert_int_eq(run("", "", "doctor --peer 127.0.0.1", text, sizeof(text)), 1);
-    has(text, "it tells of no interface to other hosts");
+    has(text, "it tells of no interface to other hosts; start f8gatherd");
 }
 END_TEST
 
@@ -214,8 +215,9 @@ START_TEST(findings_as_json)
     ck_assert(json_is_null(json_object_get(find(findings, "name"), "remedy")));
     ck_assert(json_is_null(json_object_get(find(findings, "name"), "address")));
     json_decref(object);
-    ck_assert_int_eq(
-        ctl_run("--socket /nowhere/f8.sock --json doctor --peer ''", text, sizeof(text)), 1);
+    ck_assert_int_eq(ctl_run("--socket /nowhere/f8.sock --json doctor --peer no..such.invalid",
+                         text, sizeof(text)),
+        1);
     has(text, "\"socket\":null,");
     has(text, "\"result\":\"FAILED\",\"check\":\"name\"");
 }
@@ -239,6 +241,8 @@ START_TEST(mistakes)
     char text[4096], all[600];
     ck_assert_int_eq(ctl_run("doctor", text, sizeof(text)), 2);
     has(text, "doctor: a --peer is missing");
+    ck_assert_int_eq(ctl_run("doctor --peer=", text, sizeof(text)), 2);
+    has(text, "--peer is empty: give the other host's name or address");
     ck_assert_int_eq(ctl_run("--peer a status", text, sizeof(text)), 2);
     has(text, "status: takes no --peer");
     (void)snprintf(all, sizeof(all), "doctor --peer %0255d", 0);

@@ -59,6 +59,12 @@ static bool answer_groups(int fd, uint64_t id)
         groups[i].name = (char *)(i == 0 ? "dp" : "alone");
         groups[i].state = (char *)"sealed";
     }
+    uint32_t pids[] = {4711, 4712, 811, 0};
+    char *rank_hosts[] = {(char *)"", (char *)"", (char *)"gpu-08", (char *)"gpu-09"};
+    groups[0].pids = pids;
+    groups[0].n_pids = 4;
+    groups[0].rank_hosts = rank_hosts;
+    groups[0].n_rank_hosts = 4;
     groups[0].hosts = 3;
     groups[0].engine = (char *)"gloo";
     groups[0].engine_pid = 4711;
@@ -68,6 +74,48 @@ static bool answer_groups(int fd, uint64_t id)
     groups[0].control_sent = 77;
     inspect.groups = list;
     inspect.n_groups = 2;
+    reply.id = id;
+    reply.body_case = F8__REPLY__BODY_INSPECT;
+    reply.inspect = &inspect;
+    return fake_reply(fd, &reply, -1);
+}
+
+static bool answer_status(int fd, uint64_t id)
+{
+    F8__Reply reply = F8__REPLY__INIT;
+    F8__InspectReply inspect = F8__INSPECT_REPLY__INIT;
+    F8__StatusInfo status = F8__STATUS_INFO__INIT;
+    F8__KeptEngine engine = F8__KEPT_ENGINE__INIT;
+    F8__KeptEngine *engines[] = {&engine};
+    engine.group = (char *)"0/run/dp";
+    engine.pid = 4713;
+    engine.hosts = 3;
+    engine.left_ms = 9500;
+    status.kept_engines = engines;
+    status.n_kept_engines = 1;
+    inspect.status = &status;
+    reply.id = id;
+    reply.body_case = F8__REPLY__BODY_INSPECT;
+    reply.inspect = &inspect;
+    return fake_reply(fd, &reply, -1);
+}
+
+static bool answer_rounds(int fd, uint64_t id)
+{
+    F8__Reply reply = F8__REPLY__INIT;
+    F8__InspectReply inspect = F8__INSPECT_REPLY__INIT;
+    F8__RoundInfo round = F8__ROUND_INFO__INIT;
+    F8__RoundInfo *list[] = {&round};
+    uint32_t ranks[] = {1, 2, 3}, pids[] = {4712, 811, 0};
+    char *missing_hosts[] = {(char *)"", (char *)"gpu-08", (char *)"gpu-09"};
+    round.missing_ranks = ranks;
+    round.n_missing_ranks = 3;
+    round.missing_pids = pids;
+    round.n_missing_pids = 3;
+    round.missing_hosts = missing_hosts;
+    round.n_missing_hosts = 3;
+    inspect.rounds = list;
+    inspect.n_rounds = 1;
     reply.id = id;
     reply.body_case = F8__REPLY__BODY_INSPECT;
     reply.inspect = &inspect;
@@ -84,6 +132,10 @@ static void serve(struct fake_daemon *daemon, int fd)
         ck_assert_int_eq(request->body_case, F8__REQUEST__BODY_INSPECT);
         if (request->inspect->view == F8__VIEW__HOSTS)
             (void)answer_hosts(fd, request->id);
+        else if (request->inspect->view == F8__VIEW__STATUS)
+            (void)answer_status(fd, request->id);
+        else if (request->inspect->view == F8__VIEW__ROUNDS)
+            (void)answer_rounds(fd, request->id);
         else
             (void)answer_groups(fd, request->id);
         fake_free(request);
@@ -121,6 +173,35 @@ START_TEST(hosts_in_a_table)
     has(text, "gpu-07  10.0.0.7:4711  0 1      here  there, root");
     has(text, "gpu-08  10.0.0.7:4711  2       0.4 s  there");
     has(text, "gpu-09  10.0.0.7:4711         12.0 s  lost");
+}
+END_TEST
+
+/* A pid is one of the host that has the rank; none is no 0. */
+START_TEST(ranks_of_other_hosts)
+{
+    char text[4096];
+    run("groups", text, sizeof(text));
+    has(text, " 4711 4712 811@gpu-08 -@gpu-09");
+    run("rounds", text, sizeof(text));
+    has(text, "1 (pid 4712) 2 (pid 811 on gpu-08) 3 (not connected on gpu-09)");
+    json_t *object = run_json("groups --json");
+    const json_t *names =
+        json_object_get(json_array_get(json_object_get(object, "groups"), 0), "rank_hosts");
+    ck_assert(json_is_null(json_array_get(names, 1)));
+    ck_assert_str_eq(json_string_value(json_array_get(names, 2)), "gpu-08");
+    json_decref(object);
+}
+END_TEST
+
+START_TEST(helpers_that_are_kept)
+{
+    char text[4096];
+    run("status", text, sizeof(text));
+    has(text, "0/run/dp (pid 4713, 3 hosts, for 9.5 s)");
+    json_t *object = run_json("status --json");
+    const json_t *kept = json_object_get(json_object_get(object, "status"), "kept_helpers");
+    ck_assert_int_eq(json_integer_value(json_object_get(json_array_get(kept, 0), "pid")), 4713);
+    json_decref(object);
 }
 END_TEST
 
@@ -162,6 +243,8 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, hosts_in_a_table);
     tcase_add_test(tcase, hosts_as_json);
+    tcase_add_test(tcase, ranks_of_other_hosts);
+    tcase_add_test(tcase, helpers_that_are_kept);
     tcase_add_test(tcase, engine_beside_the_group);
     return run_suite("ctl_hosts", tcase);
 }

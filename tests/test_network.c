@@ -198,9 +198,9 @@ static int count_from_inside(void)
 {
     struct network_traffic own;
     struct network_traffic seen;
-    if (network_count_own(&own) == 0)
+    if (network_count_own(NETWORK_INTERFACE, &own) == 0)
         return 1; /* the machine has no eth0 of ours, or another: the next line tells */
-    if (network_enter(network, 0) != 0 || network_count_own(&own) != 0)
+    if (network_enter(network, 0) != 0 || network_count_own(NETWORK_INTERFACE, &own) != 0)
         return 2;
     return network_count(network, 0, &seen, &error) == 0 && seen.in_bytes == own.in_bytes &&
                    seen.out_bytes == own.out_bytes

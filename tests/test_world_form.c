@@ -313,7 +313,11 @@ START_TEST(interfaces_that_are_not_there)
     host_up(&root, "root", AF_INET);
     (void)strcpy(root.config.socket_ifname, "=nosuch0");
     ck_assert_int_eq(world_unique_id(root.worlds, id, &reason), F8_EINVAL);
-    ck_assert_ptr_nonnull(strstr(reason.text, "--socket-ifname =nosuch0"));
+    ck_assert_ptr_nonnull(strstr(reason.text, "--socket-ifname =nosuch0 means is up"));
+    (void)strcpy(root.config.socket_ifname_from, "/etc/f8.conf:3: socket-ifname");
+    ck_assert_int_eq(world_unique_id(root.worlds, id, &reason), F8_EINVAL);
+    ck_assert_ptr_nonnull(strstr(reason.text, "that /etc/f8.conf:3: socket-ifname =nosuch0 means"));
+    ck_assert_msg(strstr(reason.text, "IPv4 address; there is lo"), "%s", reason.text);
     host_down(&root);
 }
 END_TEST

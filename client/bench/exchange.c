@@ -21,6 +21,9 @@
 /* How long nothing may move, and how long another host may take to come. */
 #define PATIENCE_MS 60000
 
+/* How long who connects may take to say which host it is. */
+#define HELLO_SECONDS 5
+
 /* Bytes that one call of send or recv is for: others must have their turn. */
 #define MAX_CALL (1 << 20)
 
@@ -70,12 +73,28 @@ static bool find_address(
     return false;
 }
 
+int exchange_listen_at(struct sockaddr_storage *address, struct bench_error *error)
+{
+    socklen_t size = size_of(address);
+    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0 || bind(fd, (struct sockaddr *)address, size) != 0 ||
+        listen(fd, NETWORK_MAX_HOSTS) != 0 ||
+        getsockname(fd, (struct sockaddr *)address, &size) != 0) {
+        bench_fail(error, "cannot listen for an exchange over plain TCP: %s", strerror(errno));
+        if (fd >= 0) {
+            close(fd);
+        }
+        return -1;
+    }
+    return fd;
+}
+
 int exchange_listen(
     const char *interface, struct sockaddr_storage *ret_address, struct bench_error *error)
 {
     struct ifaddrs *all = NULL;
     struct sockaddr_storage address;
-    socklen_t size;
     bool found;
     int fd;
 
@@ -85,18 +104,10 @@ int exchange_listen(
     if (!found) {
         return bench_fail(error, "interface %s is not there, or has no address", interface);
     }
-    size = size_of(&address);
-    fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, size) != 0 ||
-        listen(fd, NETWORK_MAX_HOSTS) != 0 ||
-        getsockname(fd, (struct sockaddr *)&address, &size) != 0) {
-        bench_fail(error, "cannot listen on %s: %s", interface, strerror(errno));
-        if (fd >= 0) {
-            close(fd);
-        }
-        return -1;
+    fd = exchange_listen_at(&address, error);
+    if (fd >= 0) {
+        *ret_address = address;
     }
-    *ret_address = address;
     return fd;
 }
 
@@ -125,30 +136,42 @@ static int call(struct exchange *exchange, const struct exchange_place *place, u
     return 0;
 }
 
-/* Takes the next call: of a host behind this one that has not called yet. */
+/* Whether who has connected is a host behind this one that has not called yet. */
+static bool is_awaited(
+    const struct exchange *exchange, const struct exchange_place *place, int fd, uint32_t *ret_host)
+{
+    const struct timeval patience = {.tv_sec = HELLO_SECONDS};
+    uint32_t host = 0;
+
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    if (recv(fd, &host, sizeof(host), MSG_WAITALL) != sizeof(host) || host <= place->host ||
+        host >= place->num_hosts || exchange->peers[host].fd >= 0) {
+        return false;
+    }
+    *ret_host = host;
+    return true;
+}
+
+/* Takes the next call of a host; strangers are sent away. */
 static int answer(
     struct exchange *exchange, const struct exchange_place *place, struct bench_error *error)
 {
     struct pollfd ready = {.fd = place->listener, .events = POLLIN};
-    const struct timeval patience = {.tv_sec = PATIENCE_MS / 1000};
-    uint32_t host = 0;
-    int fd =
-        poll(&ready, 1, PATIENCE_MS) > 0 ? accept4(place->listener, NULL, NULL, SOCK_CLOEXEC) : -1;
 
-    if (fd < 0) {
-        return bench_fail(
-            error, "host %" PRIu32 ": not all hosts behind it have connected to it", place->host);
+    while (poll(&ready, 1, PATIENCE_MS) > 0) {
+        int fd = accept4(place->listener, NULL, NULL, SOCK_CLOEXEC);
+        uint32_t host = 0;
+        if (fd >= 0 && is_awaited(exchange, place, fd, &host)) {
+            exchange->peers[host].fd = fd;
+            set_up(fd);
+            return 0;
+        }
+        if (fd >= 0) {
+            close(fd);
+        }
     }
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    if (recv(fd, &host, sizeof(host), MSG_WAITALL) != sizeof(host) || host <= place->host ||
-        host >= place->num_hosts || exchange->peers[host].fd >= 0) {
-        close(fd);
-        return bench_fail(
-            error, "host %" PRIu32 ": who has connected to it is no host behind it", place->host);
-    }
-    exchange->peers[host].fd = fd;
-    set_up(fd);
-    return 0;
+    return bench_fail(
+        error, "host %" PRIu32 ": not all hosts behind it have connected to it", place->host);
 }
 
 static int connect_all(

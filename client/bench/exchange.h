@@ -23,6 +23,9 @@ struct exchange;
 int exchange_listen(
     const char *interface, struct sockaddr_storage *ret_address, struct bench_error *error);
 
+/* The same at this address, which has no port yet and gets the one that was chosen. */
+int exchange_listen_at(struct sockaddr_storage *address, struct bench_error *error);
+
 /* Which host this is, and the addresses where all listen by now. */
 struct exchange_place {
     uint32_t host;

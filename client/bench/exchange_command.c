@@ -168,7 +168,7 @@ static int measure(struct exchange *exchange, const struct exchange_sizes *sizes
 {
     struct network_traffic before = {0};
     struct network_traffic after = {0};
-    int result = network_count_own(&before);
+    int result = network_count_own(NETWORK_INTERFACE, &before);
 
     pthread_barrier_wait(&board->barrier);
     sample->begin = shared_now();
@@ -177,7 +177,7 @@ static int measure(struct exchange *exchange, const struct exchange_sizes *sizes
     }
     sample->end = shared_now();
     pthread_barrier_wait(&board->barrier);
-    if (result != 0 || network_count_own(&after) != 0) {
+    if (result != 0 || network_count_own(NETWORK_INTERFACE, &after) != 0) {
         return bench_fail(error, "there is no " NETWORK_INTERFACE " to count on");
     }
     sample->traffic = network_traffic_between(&before, &after);

@@ -125,6 +125,18 @@ uint32_t layout_host(const struct options *options, uint32_t rank)
     return host;
 }
 
+uint32_t layout_crew_first(const struct options *options)
+{
+    return options->addresses.count > 0 ? layout_first_rank(options, options->host) : 0;
+}
+
+uint32_t layout_crew_size(const struct options *options)
+{
+    return options->addresses.count > 0
+               ? layout_first_rank(options, options->host + 1) - layout_crew_first(options)
+               : options->ranks;
+}
+
 uint32_t layout_local_ranks(const struct options *options, uint32_t group, uint32_t host)
 {
     uint32_t count = 0;

@@ -53,6 +53,10 @@ uint32_t layout_host(const struct options *options, uint32_t rank);
 /* The first of its ranks. */
 uint32_t layout_first_rank(const struct options *options, uint32_t host);
 
+/* The ranks of a job that share this machine's memory: all, but of hosts that are machines. */
+uint32_t layout_crew_first(const struct options *options);
+uint32_t layout_crew_size(const struct options *options);
+
 /* How many ranks of a gather group are on a host. */
 uint32_t layout_local_ranks(const struct options *options, uint32_t group, uint32_t host);
 

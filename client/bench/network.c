@@ -284,9 +284,9 @@ static int read_counters(const char *interface, struct network_traffic *ret_traf
     return result;
 }
 
-int network_count_own(struct network_traffic *ret_traffic)
+int network_count_own(const char *interface, struct network_traffic *ret_traffic)
 {
-    return read_counters(NETWORK_INTERFACE, ret_traffic);
+    return read_counters(interface, ret_traffic);
 }
 
 struct network_traffic network_traffic_between(

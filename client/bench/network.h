@@ -66,8 +66,8 @@ int network_enter(const struct network *network, uint32_t host);
 int network_count(const struct network *network, uint32_t host, struct network_traffic *ret_traffic,
     struct bench_error *error);
 
-/* The same of the host that the calling thread has entered. -1: there is no eth0. */
-int network_count_own(struct network_traffic *ret_traffic);
+/* The same of an interface where the calling thread is. -1: it is not there. */
+int network_count_own(const char *interface, struct network_traffic *ret_traffic);
 
 /* What has passed between two looks at an interface. */
 struct network_traffic network_traffic_between(

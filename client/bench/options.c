@@ -24,8 +24,11 @@
     X(MESH, "mesh", "dp=D,tp=T", "D x T ranks: each weight cut over T, gathered by groups of D")   \
     X(HSDP, "hsdp", "R", "ranks in R groups that hold the full weights each")                      \
     X(JOBS, "jobs", "N", "so many jobs at once, each with its own ranks and weights (default 1)")  \
-    X(HOSTS, "hosts", "N",                                                                         \
-        "spread the ranks over N hosts with a daemon each, 2 to 64 (see below)")                   \
+    X(HOSTS, "hosts", "N|LIST",                                                                    \
+        "spread the ranks over N hosts, or those of a LIST, 2 to 64 (see below)")                  \
+    X(HOST, "host", "K", "this machine is the K-th of a LIST, counted from 0")                     \
+    X(DEADLINE, "deadline", "SECONDS",                                                             \
+        "how long hosts of a LIST wait for one another, 1 to 86400 (default 300)")                 \
     X(IFNAME, "ifname", "NAME", "hosts share this interface: no network namespaces, no root")      \
     X(RATE, "rate-mbit", "N",                                                                      \
         "of a namespace's cable each way, 10^6 bits a second (default: any)")                      \
@@ -101,6 +104,17 @@ const char *options_plant_name(enum plant plant)
     return plant == PLANT_NONE ? NULL : plants[plant - 1].word;
 }
 
+static void print_hosts_help(void)
+{
+    printf(
+        "\n\nN hosts are network namespaces of this machine, joined by a switch, which needs root; "
+        "with\n--ifname or --socket they are only daemons. Ranks are spread in order, evenly.\n"
+        "\nA LIST, ADDRESS[:PORT],ADDRESS,..., is of machines: start f8bench on each with the same "
+        "flags\nand its own --host. That of host 0 listens at its address (port %d unless told), "
+        "and reports.\nEach starts a daemon of its own, or uses the one at --socket.\n",
+        ADDRESSES_PORT);
+}
+
 static void print_help(void)
 {
     static const struct {
@@ -124,9 +138,7 @@ static void print_help(void)
     for (uint32_t i = 0; model_builtin_name(i) != NULL; i++) {
         printf(" %s", model_builtin_name(i));
     }
-    printf(
-        "\n\nHosts are network namespaces of this machine, joined by a switch, which needs root; "
-        "with\n--ifname or --socket they are only daemons. Ranks are spread in order, evenly.\n");
+    print_hosts_help();
     printf("\nExit status: 0 all was right, 1 it was not, 2 wrong usage, 130 interrupted.\n");
 }
 
@@ -288,7 +300,12 @@ static int take_value(int id, const char *text, struct options *options)
         options->ifname = text;
         return 0;
     case OPTION_HOSTS:
-        return number32(id, text, 2, NETWORK_MAX_HOSTS, &options->hosts);
+        return options_take_hosts(text, options);
+    case OPTION_HOST:
+        options->host_given = true;
+        return number32(id, text, 0, NETWORK_MAX_HOSTS - 1, &options->host);
+    case OPTION_DEADLINE:
+        return number32(id, text, 1, 86400, &options->deadline_s);
     case OPTION_RATE:
         return number32(id, text, 1, 1000000, &options->shape.rate_mbit);
     case OPTION_DELAY:
@@ -456,6 +473,9 @@ int options_parse(int argc, char **argv, struct options *ret_options)
     if (check_together(&options) != 0 || arrange_ranks(&options) != 0 ||
         arrange_history(&options) != 0 || options_check_hosts(&options) != 0) {
         return -1;
+    }
+    if (options.deadline_s == 0) {
+        options.deadline_s = 300;
     }
     if (options.model == NULL) {
         options.model = "llama3-8b-block";

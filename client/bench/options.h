@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "client/bench/addresses.h"
 #include "client/bench/gpu.h"
 #include "client/bench/network.h"
 #include "client/f8client.h"
@@ -35,9 +36,14 @@ struct options {
     uint32_t hsdp;   /* groups of replicas; 1: no replicas */
     uint32_t jobs;
     uint32_t hosts;             /* each with a daemon of its own; 0: one daemon, no network */
-    const char *ifname;         /* of hosts that are no network namespaces; NULL: they are */
-    struct network_shape shape; /* of the cables of network namespaces */
-    bool torch;                 /* compare with torch.distributed */
+    struct addresses addresses; /* of hosts that are machines with an f8bench each; else none */
+    uint32_t host;              /* this one of them; 0 where there are none */
+    bool host_given;
+    char interface[IF_NAMESIZE]; /* that has its address */
+    uint32_t deadline_s;         /* how long they wait for one another */
+    const char *ifname;          /* of hosts that are no network namespaces; NULL: they are */
+    struct network_shape shape;  /* of the cables of network namespaces */
+    bool torch;                  /* compare with torch.distributed */
     uint32_t steps;
     uint64_t seed;
     enum f8_flavour flavour;
@@ -64,12 +70,18 @@ struct options {
 /* The interface of hosts. */
 const char *options_interface(const struct options *options);
 
+/* Reads --hosts. 0, or -1: stderr says what is wrong with it. */
+int options_take_hosts(const char *text, struct options *options);
+
+/* Whether each host has an interface of its own, on which its bytes can be counted. */
+bool options_counts(const struct options *options);
+
 /* The path of a host's daemon in --socket. 0, or -1: it has no such part, or it is too long. */
 int options_socket_of(const struct options *options, uint32_t host, char *path, size_t size);
 
 /* Whether what is told of hosts goes together, and with the rest; else -1, and stderr says why.
- * Called by options_parse. */
-int options_check_hosts(const struct options *options);
+ * Finds the interface of --host. Called by options_parse. */
+int options_check_hosts(struct options *options);
 
 /* "host" or "cuda". */
 const char *options_device_name(const struct options *options);

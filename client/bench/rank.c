@@ -41,12 +41,7 @@ static int change(struct rank *rank, uint32_t step)
     double begin = shared_now();
     int status;
 
-    for (uint32_t i = 0; i < run->model->num_weights; i++) {
-        struct model_part shard = rank_shard(rank, i);
-        if (layout_writes(run->options, &run->model->weights[i], &rank->place)) {
-            source_change(run->source, i, &shard, step);
-        }
-    }
+    rank_change(rank, step);
     timed(rank, step, TIME_CHANGE, begin);
     rank_barrier(rank);
     begin = shared_now();
@@ -238,7 +233,9 @@ static int run_step(struct rank *rank, uint32_t step)
     if (measure_memcpy(rank, step) != 0 || rank_yardstick_measure(rank, step) != 0) {
         return -1;
     }
-    rank_count_begin(rank);
+    if (rank_count_begin(rank) != 0) {
+        return -1;
+    }
     if (rank->run->options->precompute) {
         if (precompute(rank, step) != 0) {
             return -1;
@@ -251,7 +248,7 @@ static int run_step(struct rank *rank, uint32_t step)
         rank_count_end(rank, step) != 0) {
         return -1;
     }
-    if (rank->place.rank == 0) {
+    if (rank->place.rank == rank->crew_first) {
         atomic_fetch_add(&shared->steps_done, 1);
         shared_tell(shared);
     }
@@ -295,6 +292,8 @@ int rank_main(const struct run *run, uint32_t number)
         .place = layout_place(run->options, number),
         .index = index,
         .host = layout_host(run->options, number),
+        .crew_first = layout_crew_first(run->options),
+        .crew = layout_crew_size(run->options),
         .turn = layout_local_index(run->options, number),
         .result = &run->shared->ranks[index]};
     int result;

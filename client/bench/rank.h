@@ -34,6 +34,7 @@ struct run {
     struct shared *shared;
     const char *socket;
     uint32_t index; /* of the job */
+    int meeting_fd; /* borrowed: to other machines; -1: there are none */
     char job[64];
     struct plan plan;
 };
@@ -53,6 +54,8 @@ struct rank {
     struct place place;
     uint32_t index; /* among the ranks of all jobs */
     uint32_t host;
+    uint32_t crew_first, crew;   /* ranks of the job that share memory: they do together what
+                                    each machine must have done */
     uint32_t turn, turns;        /* its turn to check, among its group's ranks on this host */
     struct yardstick *yardstick; /* owned; NULL: there are no hosts */
     char group_name[64];
@@ -92,11 +95,17 @@ int rank_yardstick_measure(struct rank *rank, uint32_t step);
 void rank_yardstick_close(struct rank *rank);
 
 /* Between these two, in all ranks, what passes the network is counted. */
-void rank_count_begin(struct rank *rank);
+int rank_count_begin(struct rank *rank);
 int rank_count_end(struct rank *rank, uint32_t step);
 
-/* Waits for the other ranks of the job. */
+/* Waits for the other ranks of the job that share this memory. */
 void rank_barrier(struct rank *rank);
+
+/*
+ * Waits for the others of all machines. Bytes in shared memory, `size` of them, become those of
+ * all machines joined by "or"; without other machines they stay as they are.
+ */
+int rank_meet(struct rank *rank, void *bytes, size_t size);
 
 /* Records why this rank failed, with the library's error text; always -1. */
 int rank_fail(struct rank *rank, int status, const char *doing, const char *what);
@@ -110,6 +119,10 @@ void rank_close(struct rank *rank);
 
 /* What this rank has of a weight. */
 struct model_part rank_shard(const struct rank *rank, uint32_t weight);
+
+/* Changes this rank's parts of the full weights; and of those of other machines' ranks, which no
+ * one here has, its share. */
+void rank_change(const struct rank *rank, uint32_t step);
 
 /* Copies this rank's shards from the full weights to where the daemon reads them. */
 int rank_publish(struct rank *rank);

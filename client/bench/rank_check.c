@@ -135,7 +135,7 @@ void rank_static_scales(struct rank *rank)
     const struct run *run = rank->run;
     float *scales = shared_static_scales(run->shared, run->index);
 
-    for (uint32_t i = rank->place.rank; i < run->model->num_weights; i += run->options->ranks) {
+    for (uint32_t i = rank->place.rank % rank->crew; i < run->model->num_weights; i += rank->crew) {
         const struct model_weight *what = &run->model->weights[i];
         if (what->flavour == F8_STATIC) {
             scales[i] =
@@ -168,7 +168,7 @@ void rank_take_amaxes(struct rank *rank)
     const struct run *run = rank->run;
     float *amaxes = shared_amaxes(run->shared, run->index);
 
-    for (uint32_t i = rank->place.rank; i < run->model->num_weights; i += run->options->ranks) {
+    for (uint32_t i = rank->place.rank % rank->crew; i < run->model->num_weights; i += rank->crew) {
         if (rank->delayed[i] != NULL) {
             amaxes[i] = whole_amax(run, i);
         }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client/bench/exchange.h"
+#include "client/bench/meeting.h"
 #include "client/bench/rank.h"
 #include "client/bench/torch.h"
 
@@ -37,9 +38,29 @@ static int fail(struct rank *rank)
     return -1;
 }
 
-/* The first rank of the group asks; the id is there after a barrier. */
+int rank_meet(struct rank *rank, void *bytes, size_t size)
+{
+    int result = 0;
+
+    rank_barrier(rank);
+    if (rank->run->meeting_fd >= 0 && rank->place.rank == rank->crew_first) {
+        result = meeting_meet(rank->run->meeting_fd, bytes, size);
+    }
+    if (result != 0) {
+        bench_fail(&rank->result->error, "the meeting with other hosts has ended");
+        return fail(rank); /* the parent ends those that wait for this one */
+    }
+    if (rank->run->meeting_fd >= 0) {
+        rank_barrier(rank);
+    }
+    return 0;
+}
+
+/* The first rank of each group asks; the ids are there when all have met. */
 static int spread_id(struct rank *rank, const struct rank_group *what, bool spans)
 {
+    const struct run *run = rank->run;
+    uint64_t num_groups = layout_num_groups(run->options) + 1;
     int status = F8_OK;
 
     if (spans && what->rank == 0) {
@@ -48,8 +69,7 @@ static int spread_id(struct rank *rank, const struct rank_group *what, bool span
     if (status != F8_OK) {
         return rank_fail(rank, status, "get a unique id for group", what->name);
     }
-    rank_barrier(rank);
-    return 0;
+    return rank_meet(rank, run->shared->ids, num_groups * sizeof(struct shared_id));
 }
 
 int rank_join(struct rank *rank, const struct rank_group *what, struct f8_group **ret_group)
@@ -107,13 +127,30 @@ static int open_torch(struct rank *rank)
             return -1;
         }
     }
-    rank_barrier(rank);
+    if (rank_meet(rank, &run->shared->torch_master, sizeof(run->shared->torch_master)) != 0) {
+        return -1;
+    }
     return torch_open(&place, &rank->yardstick->torch, &rank->result->error);
+}
+
+/* Where this host listens for plain TCP. */
+static int listen_here(struct rank *rank)
+{
+    const struct options *options = rank->run->options;
+    struct sockaddr_storage *address = &rank->run->shared->addresses[rank->host];
+
+    if (options->addresses.count == 0) {
+        return exchange_listen(options_interface(options), address, &rank->result->error);
+    }
+    *address = options->addresses.hosts[rank->host];
+    addresses_set_port(address, 0);
+    return exchange_listen_at(address, &rank->result->error);
 }
 
 int rank_yardstick_open(struct rank *rank)
 {
     const struct options *options = rank->run->options;
+    struct sockaddr_storage *addresses = rank->run->shared->addresses;
     int listener = -1;
     int result = 0;
 
@@ -124,15 +161,16 @@ int rank_yardstick_open(struct rank *rank)
     if (rank->yardstick == NULL) {
         return rank_no_memory(rank, "the yardsticks");
     }
-    rank->yardstick->counts = is_first(rank) && options->ifname == NULL && options->socket == NULL;
+    rank->yardstick->counts = is_first(rank) && options_counts(options);
     if (is_first(rank)) {
-        listener = exchange_listen(options_interface(options),
-            &rank->run->shared->addresses[rank->host], &rank->result->error);
+        listener = listen_here(rank);
         if (listener < 0) {
             return fail(rank);
         }
     }
-    rank_barrier(rank);
+    if (rank_meet(rank, addresses, options->hosts * sizeof(*addresses)) != 0) {
+        return -1;
+    }
     if (listener >= 0) {
         result = open_exchange(rank, listener);
         close(listener);
@@ -149,7 +187,9 @@ static int measure_raw(struct rank *rank, uint32_t step)
     struct yardstick *yardstick = rank->yardstick;
     int result = 0;
 
-    rank_barrier(rank);
+    if (rank_meet(rank, NULL, 0) != 0) {
+        return -1;
+    }
     if (yardstick->exchange != NULL) {
         *shared_time_of(shared, step, rank->index, TIME_RAW_BEGIN) = shared_now();
         result = exchange_direct(yardstick->exchange, &yardstick->sizes, &rank->result->error);
@@ -158,8 +198,7 @@ static int measure_raw(struct rank *rank, uint32_t step)
     if (result == 0 && yardstick->exchange != NULL && step == 0) {
         result = exchange_check(yardstick->exchange, &yardstick->sizes, &rank->result->error);
     }
-    rank_barrier(rank);
-    return result;
+    return result == 0 ? rank_meet(rank, NULL, 0) : -1;
 }
 
 static int measure_torch(struct rank *rank, uint32_t step)
@@ -199,28 +238,33 @@ void rank_yardstick_close(struct rank *rank)
     }
 }
 
-void rank_count_begin(struct rank *rank)
+int rank_count_begin(struct rank *rank)
 {
-    if (rank->yardstick != NULL && rank->yardstick->counts) {
+    if (rank->yardstick == NULL) {
+        return 0;
+    }
+    if (rank->yardstick->counts) {
         /* Should it fail, the end does too. */
-        (void)network_count_own(&rank->yardstick->before);
+        (void)network_count_own(options_interface(rank->run->options), &rank->yardstick->before);
     }
-    if (rank->yardstick != NULL) {
-        rank_barrier(rank); /* nobody sends before all have looked */
-    }
+    return rank_meet(rank, NULL, 0); /* nobody sends before all have looked */
 }
 
 int rank_count_end(struct rank *rank, uint32_t step)
 {
     struct network_traffic after;
+    const char *interface;
 
     if (rank->yardstick == NULL) {
         return 0;
     }
-    rank_barrier(rank); /* all that was sent for this step has come */
+    if (rank_meet(rank, NULL, 0) != 0) { /* all that was sent for this step has come */
+        return -1;
+    }
     if (rank->yardstick->counts) {
-        if (network_count_own(&after) != 0) {
-            bench_fail(&rank->result->error, "there is no " NETWORK_INTERFACE " to count on");
+        interface = options_interface(rank->run->options);
+        if (network_count_own(interface, &after) != 0) {
+            bench_fail(&rank->result->error, "there is no interface %s to count on", interface);
             return fail(rank);
         }
         *shared_traffic_of(rank->run->shared, step, rank->host) =

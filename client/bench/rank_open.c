@@ -25,6 +25,42 @@ static uint64_t shard_bytes(const struct rank *rank, uint32_t weight)
     return model_part_size(&shard) * model_source_size(&rank->run->model->weights[weight]);
 }
 
+/* One weight's first values, or those of a step, where a rank of this machine or another has it. */
+static void write_part(
+    const struct rank *rank, uint32_t weight, const struct place *place, int64_t step)
+{
+    const struct run *run = rank->run;
+    const struct model_weight *what = &run->model->weights[weight];
+    struct model_part shard = layout_shard(run->options, what, place);
+
+    if (!layout_writes(run->options, what, place)) {
+        return;
+    }
+    if (step < 0) {
+        source_fill(run->source, weight, &shard);
+    } else {
+        source_change(run->source, weight, &shard, (uint32_t)step);
+    }
+}
+
+static void write_all(const struct rank *rank, int64_t step)
+{
+    const struct options *options = rank->run->options;
+
+    for (uint32_t other = rank->place.rank % rank->crew; other < options->ranks;
+         other += rank->crew) {
+        struct place place = layout_place(options, other);
+        for (uint32_t i = 0; i < rank->run->model->num_weights; i++) {
+            write_part(rank, i, &place, step);
+        }
+    }
+}
+
+void rank_change(const struct rank *rank, uint32_t step)
+{
+    write_all(rank, step);
+}
+
 int rank_publish(struct rank *rank)
 {
     int status = F8_OK;
@@ -214,18 +250,10 @@ static int allocate(struct rank *rank)
 /* Allocates the region, and fills the shards in the full weights and in it. */
 static int fill(struct rank *rank)
 {
-    const struct run *run = rank->run;
-    uint32_t num_weights = run->model->num_weights;
-
     if (allocate(rank) != 0) {
         return -1;
     }
-    for (uint32_t i = 0; i < num_weights; i++) {
-        struct model_part shard = rank_shard(rank, i);
-        if (layout_writes(run->options, &run->model->weights[i], &rank->place)) {
-            source_fill(run->source, i, &shard);
-        }
-    }
+    write_all(rank, -1);
     rank_barrier(rank);
     if (rank_publish(rank) != 0) {
         return -1;

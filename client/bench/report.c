@@ -181,11 +181,15 @@ static const char *complaint(const struct report *report)
         return report->outcome->error.text;
     }
     if (report->options->plant != PLANT_NONE) {
-        return summary->counts.mismatches > 0 ? "a difference was planted, and found"
-                                              : "a difference was planted, and not found";
+        return summary->counts.mismatches > 0 || report->outcome->mismatch_anywhere
+                   ? "a difference was planted, and found"
+                   : "a difference was planted, and not found";
     }
     if (summary->counts.mismatches > 0) {
         return "gathered weights differ from what they must be";
+    }
+    if (report->outcome->mismatch_anywhere) {
+        return "gathered weights differ on another host";
     }
     return summary->ok ? NULL : "nothing was checked";
 }
@@ -196,7 +200,9 @@ void report_text(const struct report *report)
     const char *wrong = complaint(report);
 
     print_head(report);
-    if (!report->outcome->failed) {
+    if (!report->outcome->failed && report->options->host > 0) {
+        printf("this is host %u; the report of all is host 0's\n\n", report->options->host);
+    } else if (!report->outcome->failed) {
         print_sizes(report);
         print_phases(&summary->times);
         print_jobs(summary);
@@ -337,6 +343,9 @@ int report_json(const struct report *report)
     if (object != NULL && results != NULL && json_object_update(object, results) == 0) {
         json_object_set_new(object, "arena_bytes",
             probe->known ? json_integer((json_int_t)arena_bytes(report)) : json_null());
+        json_object_set_new(object, "host",
+            report->options->addresses.count > 0 ? json_integer(report->options->host)
+                                                 : json_null());
         json_object_set_new(object, "network",
             report->summary->hosts.num_hosts > 0 ? report_hosts_json(report) : json_null());
         set_string(object, "daemon_version",

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/bench/run_private.h"
+#include "client/bench/run_far.h"
 
 /* SIGINT and SIGTERM come by descriptor from here on, so that nothing is left behind. */
 static int catch_signals(struct runner *runner)
@@ -92,8 +92,11 @@ static int prepare_job(struct runner *runner, uint32_t index)
         .model = runner->model,
         .source = &job->source,
         .shared = runner->shared,
-        .index = index};
-    if (options->jobs == 1) {
+        .index = index,
+        .meeting_fd = runner->meeting != NULL ? runner->meeting->ranks_fd : -1};
+    if (runner->meeting != NULL) {
+        snprintf(run->job, sizeof(run->job), "%s", runner->meeting->job);
+    } else if (options->jobs == 1) {
         snprintf(run->job, sizeof(run->job), "f8bench-%d", (int)getpid());
     } else {
         snprintf(run->job, sizeof(run->job), "f8bench-%d-%u", (int)getpid(), index);
@@ -107,9 +110,10 @@ static int prepare(struct runner *runner)
     uint32_t num_ranks = runner->num_ranks;
     const struct shared_sizes sizes = {.jobs = options->jobs,
         .job_ranks = options->ranks,
+        .crew = runner->crew,
         .steps = options->steps,
         .weights = runner->model->num_weights,
-        .hosts = runner->num_hosts,
+        .hosts = options->hosts > 0 ? options->hosts : 1,
         .groups = layout_num_groups(options) + 1}; /* the mesh is one too */
 
     runner->shared = shared_new(&sizes);
@@ -146,16 +150,20 @@ __attribute__((noreturn)) static void become_rank(
     if (runner->network != NULL && network_enter(runner->network, host) != 0) {
         _exit(1);
     }
-    run->socket = runner->sockets[host].path;
+    run->socket = runner->sockets[runner->meeting != NULL ? 0 : host].path;
     _exit(rank_main(run, index % ranks));
 }
 
 static int start_ranks(struct runner *runner)
 {
+    uint32_t ranks = runner->options->ranks;
     pid_t parent = getpid();
 
     fflush(NULL);
     for (uint32_t i = 0; i < runner->num_ranks; i++) {
+        if (i % ranks < runner->first || i % ranks >= runner->first + runner->crew) {
+            continue; /* another machine's */
+        }
         runner->pids[i] = fork();
         if (runner->pids[i] == 0) {
             become_rank(runner, i, parent);
@@ -220,14 +228,17 @@ void run_bench(
         .model = model,
         .outcome = ret_outcome,
         .num_ranks = options->jobs * options->ranks,
-        .num_hosts = options->hosts > 0 ? options->hosts : 1,
+        .num_hosts = options->hosts > 0 && options->addresses.count == 0 ? options->hosts : 1,
+        .first = layout_crew_first(options),
+        .crew = layout_crew_size(options),
         .signal_fd = -1};
 
     *ret_outcome = (struct outcome){0};
-    ret_outcome->failed = catch_signals(&runner) != 0 || prepare(&runner) != 0 ||
-                          run_start_hosts(&runner) != 0 || start_ranks(&runner) != 0 ||
-                          run_watch(&runner) != 0;
+    ret_outcome->failed = catch_signals(&runner) != 0 || run_far_open(&runner) != 0 ||
+                          prepare(&runner) != 0 || run_start_hosts(&runner) != 0 ||
+                          start_ranks(&runner) != 0 || run_watch(&runner) != 0;
     ret_outcome->interrupted = take_signals(&runner) && ret_outcome->failed;
+    run_far_close(&runner);
     stop(&runner);
 }
 

@@ -19,6 +19,7 @@ struct outcome {
     struct shared *shared;                  /* owned; NULL if it failed early */
     struct probe probes[NETWORK_MAX_HOSTS]; /* by host; the first if there are none */
     char *ctl;                              /* owned: what f8ctl printed; NULL: it was not asked */
+    bool mismatch_anywhere;                 /* on another machine, too */
     bool failed;                            /* error says why */
     bool interrupted;                       /* by SIGINT or SIGTERM: failed too */
     struct bench_error error;

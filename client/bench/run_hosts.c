@@ -26,7 +26,7 @@ static int start_daemon(struct runner *runner, uint32_t host)
     const struct daemon_options how = {.program = options->daemon,
         .interface = options->hosts > 0 ? options_interface(options) : NULL,
         .network = runner->network,
-        .host = host};
+        .host = options->host + host};
     struct daemon *daemon = &runner->daemons[host];
 
     if (daemon_start(&how, runner->signal_fd, daemon, &runner->outcome->error) != 0) {
@@ -44,7 +44,8 @@ static int make_network(struct runner *runner)
     struct bench_error *error = &runner->outcome->error;
     struct bench_error why;
 
-    if (options->hosts == 0 || options->ifname != NULL || options->socket != NULL) {
+    if (options->hosts == 0 || options->addresses.count > 0 || options->ifname != NULL ||
+        options->socket != NULL) {
         return 0;
     }
     if (network_new(options->hosts, &runner->network, &why) != 0) {

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "client/bench/daemon.h"
+#include "client/bench/meeting.h"
 #include "client/bench/rank.h"
 #include "client/bench/run.h"
 
@@ -30,18 +31,22 @@ struct runner {
     struct outcome *outcome;       /* borrowed: from main */
     struct shared *shared;         /* borrowed: from outcome */
     struct job *jobs;              /* owned */
-    uint32_t num_hosts;            /* 1 without any */
+    struct meeting *meeting;       /* owned; NULL: this machine is the only one */
+    struct failure failure;        /* how near the outcome's error is to its cause */
+    uint32_t num_hosts;            /* on this machine: 1 without any */
     struct network *network;       /* owned; NULL: hosts are no namespaces */
     struct daemon *daemons;        /* owned: by host, */
     uint32_t num_daemons;          /* those that were started; 0 of given sockets */
-    struct socket_path *sockets;   /* owned: by host */
+    struct socket_path *sockets;   /* owned: by host of this machine */
     int signal_fd;                 /* owned: SIGINT and SIGTERM arrive here */
     sigset_t old_signals;
-    uint32_t num_ranks; /* of all jobs */
-    pid_t *pids;        /* owned: of the ranks; 0: not started, or waited for */
-    int *pidfds;        /* owned: -1 where pids is 0 */
-    uint32_t running;   /* ranks */
-    bool gone_ahead;    /* the ranks were told to leave */
+    uint32_t num_ranks;   /* of all jobs; */
+    uint32_t first, crew; /* of a job's, those that are of this machine */
+    pid_t *pids;          /* owned: of the ranks; 0: not started here, or waited for */
+    int *pidfds;          /* owned: -1 where pids is 0 */
+    uint32_t running;     /* ranks */
+    bool looked;          /* they are through, and their daemons were probed */
+    bool gone_ahead;      /* the ranks were told to leave */
 };
 
 /* Watches until all ranks have ended well (0), or something failed (-1, outcome->error). */

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "client/bench/progress.h"
-#include "client/bench/run_private.h"
+#include "client/bench/run_far.h"
 
 /*
  * How long a process may take to be seen dead after others have told of its death: the kernel
@@ -21,7 +21,7 @@
  */
 #define DEATH_SECONDS 2
 
-/* Places in the list that is polled; the daemons and then the ranks follow. */
+/* Places in the list that is polled; the daemons, the ranks and other machines follow. */
 enum {
     SLOT_SIGNAL,
     SLOT_PROGRESS,
@@ -29,20 +29,20 @@ enum {
 };
 
 /* How near a rank's failure is to the cause. */
-static int nearness(const struct shared_rank *result, const siginfo_t *ended)
+static enum nearness nearness(const struct shared_rank *result, const siginfo_t *ended)
 {
     if (ended->si_pid != 0 && ended->si_code != CLD_EXITED) {
-        return 4;
+        return NEAR_DEATH;
     }
     switch (result->status) {
     case F8_OK:
-        return ended->si_pid != 0 && ended->si_status != 0 ? 3 : 0;
+        return ended->si_pid != 0 && ended->si_status != 0 ? NEAR_GONE : NEAR_NOTHING;
     case F8_ERANKDEAD:
     case F8_EBROKEN:
     case F8_ECONN:
-        return 1;
+        return NEAR_HEARD;
     default:
-        return 2;
+        return NEAR_ERROR;
     }
 }
 
@@ -80,7 +80,7 @@ static int explain_rank(struct runner *runner, uint32_t index, const siginfo_t *
 /* A rank that failed or died, and how. */
 struct failed {
     uint32_t rank;
-    int nearness;
+    enum nearness nearness;
     siginfo_t ended; /* si_pid is 0 while it runs */
 };
 
@@ -101,7 +101,7 @@ static struct failed find_cause(const struct runner *runner)
 
     for (uint32_t i = 0; i < runner->num_ranks; i++) {
         siginfo_t ended = end_of(runner, i);
-        int near = nearness(&runner->shared->ranks[i], &ended);
+        enum nearness near = nearness(&runner->shared->ranks[i], &ended);
         if (near > cause.nearness) {
             cause = (struct failed){.rank = i, .nearness = near, .ended = ended};
         }
@@ -153,13 +153,14 @@ static int explain(struct runner *runner)
     double deadline = shared_now() + DEATH_SECONDS;
     struct failed cause = find_cause(runner);
 
-    while (
-        cause.nearness == 1 && dead_daemon(runner) == NULL && await_another_end(runner, deadline)) {
+    while (cause.nearness == NEAR_HEARD && dead_daemon(runner) == NULL &&
+           await_another_end(runner, deadline)) {
         cause = find_cause(runner);
     }
-    if (cause.nearness == 1 && dead_daemon(runner) != NULL) {
+    if (cause.nearness == NEAR_HEARD && dead_daemon(runner) != NULL) {
         return daemon_explain(dead_daemon(runner), &runner->outcome->error);
     }
+    runner->failure.nearness = cause.nearness;
     return explain_rank(runner, cause.rank, &cause.ended);
 }
 
@@ -180,35 +181,46 @@ static int reap(struct runner *runner, uint32_t rank)
     return 0;
 }
 
-/* All ranks of all jobs are through with their steps: looks at what they hold, then lets them go.
- */
-static int go_ahead(struct runner *runner)
+/* All ranks of all jobs here are through with their steps: looks at what they hold. */
+static int look(struct runner *runner)
 {
+    const struct options *options = runner->options;
+
     for (uint32_t host = 0; host < runner->num_hosts; host++) {
-        for (uint32_t i = 0; i < runner->options->jobs; i++) {
+        for (uint32_t i = 0; i < options->jobs; i++) {
             probe_daemon(runner->sockets[host].path, runner->jobs[i].run.job,
-                &runner->outcome->probes[host]);
+                &runner->outcome->probes[options->host + host]);
         }
     }
-    if (runner->options->ctl && run_ctl(runner) != 0) {
+    runner->looked = true;
+    if (options->ctl && options->host == 0 && run_ctl(runner) != 0) {
         return -1;
     }
-    runner->gone_ahead = true;
-    eventfd_write(runner->shared->go_fd, runner->num_ranks);
+    return run_far_report(runner);
+}
+
+/* Lets the ranks go, once those of all machines are through. */
+static int go_ahead(struct runner *runner)
+{
+    uint32_t here = runner->options->jobs * runner->crew;
+
+    if (!runner->looked && atomic_load(&runner->shared->ranks_done) == here && look(runner) != 0) {
+        return -1;
+    }
+    if (runner->looked && !runner->gone_ahead && run_far_may_leave(runner)) {
+        runner->gone_ahead = true;
+        eventfd_write(runner->shared->go_fd, here);
+    }
     return 0;
 }
 
-static int on_progress(struct runner *runner)
+static void on_progress(struct runner *runner)
 {
     struct shared *shared = runner->shared;
     eventfd_t value;
 
     eventfd_read(shared->progress_fd, &value);
     progress_draw(atomic_load(&shared->steps_done), runner->options->jobs * runner->options->steps);
-    if (!runner->gone_ahead && atomic_load(&shared->ranks_done) == runner->num_ranks) {
-        return go_ahead(runner);
-    }
-    return 0;
 }
 
 /* What poll has found. */
@@ -230,13 +242,17 @@ static int handle(struct runner *runner, const struct pollfd *fds)
             return daemon_explain(&runner->daemons[i], &runner->outcome->error);
         }
     }
-    return fds[SLOT_PROGRESS].revents != 0 ? on_progress(runner) : 0;
+    if (fds[SLOT_PROGRESS].revents != 0) {
+        on_progress(runner);
+    }
+    return run_far_handle(runner) != 0 ? -1 : go_ahead(runner);
 }
 
-/* Lists what is to be polled. */
-static void list(const struct runner *runner, struct pollfd *fds)
+/* Lists what is to be polled; how much it is. */
+static nfds_t list(const struct runner *runner, struct pollfd *fds)
 {
     struct pollfd *at = fds + NUM_SLOTS;
+    nfds_t count;
 
     fds[SLOT_SIGNAL].fd = runner->signal_fd;
     fds[SLOT_PROGRESS].fd = runner->shared->progress_fd;
@@ -246,23 +262,29 @@ static void list(const struct runner *runner, struct pollfd *fds)
     for (uint32_t i = 0; i < runner->num_ranks; i++) {
         (at++)->fd = runner->pidfds[i];
     }
+    count = (nfds_t)(at - fds);
     while (at-- > fds) {
         at->events = POLLIN;
     }
+    if (runner->meeting != NULL) {
+        count += meeting_list(runner->meeting, &fds[count]);
+    }
+    return count;
 }
 
 int run_watch(struct runner *runner)
 {
-    uint32_t num_fds = NUM_SLOTS + runner->num_daemons + runner->num_ranks;
-    struct pollfd *fds = calloc(num_fds, sizeof(*fds));
+    uint32_t most = NUM_SLOTS + runner->num_daemons + runner->num_ranks + MEETING_MAX_FDS;
+    struct pollfd *fds = calloc(most, sizeof(*fds));
     int result = 0;
 
     if (fds == NULL) {
         return bench_no_memory(&runner->outcome->error);
     }
     while (result == 0 && runner->running > 0) {
-        list(runner, fds);
-        if (poll(fds, num_fds, -1) < 0) {
+        nfds_t count = list(runner, fds);
+        int timeout = runner->meeting != NULL ? meeting_timeout(runner->meeting) : -1;
+        if (poll(fds, count, timeout) < 0) {
             continue; /* EINTR: a debugger */
         }
         result = handle(runner, fds);

@@ -31,11 +31,11 @@ int shared_init_barrier(pthread_barrier_t *barrier, uint32_t num_processes)
 static int init_barriers(struct shared *shared)
 {
     for (uint32_t job = 0; job < shared->num_jobs; job++) {
-        if (shared_init_barrier(&shared->barriers[job], shared->job_ranks) != 0) {
+        if (shared_init_barrier(&shared->barriers[job], shared->crew) != 0) {
             return -1;
         }
     }
-    return shared_init_barrier(&shared->start, shared->num_ranks);
+    return shared_init_barrier(&shared->start, shared->num_jobs * shared->crew);
 }
 
 /* Takes so much of the map, whose places begin at cache lines; where it begins. */
@@ -72,6 +72,7 @@ struct shared *shared_new(const struct shared_sizes *sizes)
         .map_size = size,
         .num_jobs = sizes->jobs,
         .job_ranks = sizes->job_ranks,
+        .crew = sizes->crew,
         .num_ranks = (uint32_t)num_ranks,
         .num_weights = sizes->weights,
         .num_hosts = sizes->hosts,

@@ -59,6 +59,7 @@ struct shared_id {
 /* How much there is of everything. */
 struct shared_sizes {
     uint32_t jobs, job_ranks, steps, weights;
+    uint32_t crew;   /* of a job's ranks, those that share it */
     uint32_t hosts;  /* at least 1 */
     uint32_t groups; /* that may span hosts */
 };
@@ -73,10 +74,11 @@ struct shared {
     int go_fd;              /* owned: eventfd; the parent lets the ranks leave their groups */
     uint32_t num_jobs;
     uint32_t job_ranks;
+    uint32_t crew;      /* of a job's ranks, those of this machine */
     uint32_t num_ranks; /* of all jobs */
     uint32_t num_weights;
     uint32_t num_hosts;
-    pthread_barrier_t start;              /* of all ranks, before the first step */
+    pthread_barrier_t start;              /* of all that share this, before the first step */
     pthread_barrier_t *barriers;          /* owned: part of the map; by job */
     float *static_scales;                 /* owned: part of the map; see shared_static_scales */
     float *amaxes;                        /* owned: part of the map; see shared_amaxes */
@@ -104,10 +106,11 @@ float *shared_amaxes(const struct shared *shared, uint32_t job);
 /* A barrier, in memory that processes share. 0 or -1. */
 int shared_init_barrier(pthread_barrier_t *barrier, uint32_t num_processes);
 
-/* Waits for all ranks of the job. If one of them is gone, the parent ends the others. */
+/* Waits for all ranks of the job that share this memory. If one of them is gone, the parent ends
+ * the others. */
 void shared_barrier(struct shared *shared, uint32_t job);
 
-/* Waits for all ranks of all jobs. */
+/* Waits for all of them of all jobs. */
 void shared_start(struct shared *shared);
 
 /* Wakes the parent. */

@@ -238,18 +238,19 @@ void summary_make(const struct options *options, const struct model *model,
                                   .gathered = options->jobs * bytes.gathered,
                                   .float8 = options->jobs * bytes.float8}};
     bool failed = outcome->failed;
+    bool partial = options->host > 0; /* host 0 has the figures of all machines */
 
     if (outcome->shared != NULL) {
         add_ranks(outcome->shared, &summary);
     }
-    if (!failed) {
+    if (!failed && !partial) {
         failed = make_jobs(options, &bytes, team, &summary) != 0;
     }
-    if (!failed && options->hosts > 0) {
+    if (!failed && !partial && options->hosts > 0) {
         failed = summary_hosts_make(options, model, outcome->shared, &summary.hosts) != 0;
     }
-    summary.ok = !failed && summary.counts.mismatches == 0 && summary.counts.checked_bytes > 0 &&
-                 options->plant == PLANT_NONE;
+    summary.ok = !failed && !outcome->mismatch_anywhere && summary.counts.mismatches == 0 &&
+                 summary.counts.checked_bytes > 0 && options->plant == PLANT_NONE;
     *ret_summary = summary;
 }
 

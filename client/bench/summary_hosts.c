@@ -122,8 +122,7 @@ static void add_host(const struct summary_host *host, struct summary_hosts *all)
 int summary_hosts_make(const struct options *options, const struct model *model,
     struct shared *shared, struct summary_hosts *ret_hosts)
 {
-    struct summary_hosts hosts = {
-        .num_hosts = options->hosts, .counted = options->ifname == NULL && options->socket == NULL};
+    struct summary_hosts hosts = {.num_hosts = options->hosts, .counted = options_counts(options)};
     struct steps steps = {.shared = shared, .count = options->steps};
     double most = 0;
 

@@ -34,11 +34,11 @@ ALARM(status_has_failed, F8__StatusInfo, r->failed_rounds > 0)
 static const struct table_column status_list[] = {LEFT("version", status_version),
     LEFT("pid", status_pid), LEFT("up", status_uptime), LEFT("socket", status_socket),
     LEFT("backend", status_backend), LEFT("cuda", status_cuda), LEFT("hosts", status_hosts),
-    LEFT("kernels", status_kernels), LEFT("threads", status_threads),
-    LEFT("connections", status_connections), LEFT("jobs", status_jobs),
-    LEFT("groups", status_groups), LEFT("weights", status_weights), LEFT("regions", status_regions),
-    LEFT("arenas", status_arenas), LEFT("limit a user", status_limit),
-    LEFT("gathers", status_gathers),
+    LEFT("kept helpers", status_kept), LEFT("kernels", status_kernels),
+    LEFT("threads", status_threads), LEFT("connections", status_connections),
+    LEFT("jobs", status_jobs), LEFT("groups", status_groups), LEFT("weights", status_weights),
+    LEFT("regions", status_regions), LEFT("arenas", status_arenas),
+    LEFT("limit a user", status_limit), LEFT("gathers", status_gathers),
     LEFT_ALARMING("failed rounds", status_failed, status_has_failed)};
 COLUMNS(columns_status, status_list);
 
@@ -67,7 +67,6 @@ COUNT(group_buckets, F8__GroupInfo, buckets)
 BYTES(group_arena, F8__GroupInfo, arena_bytes)
 BYTES(group_float8, F8__GroupInfo, float8_bytes)
 COUNT(group_gathers, F8__GroupInfo, gathers)
-CELL_BY(group_pids, F8__GroupInfo, table_numbers, r->pids, r->n_pids)
 CELL(group_cause, F8__GroupInfo, "%s", r->cause)
 ALARM(group_is_broken, F8__GroupInfo, strcmp(r->state, "broken") == 0)
 
@@ -103,7 +102,7 @@ CELL(round_state, F8__RoundInfo, "%s", r->state)
 DURATION(round_waited, F8__RoundInfo, waited_ms)
 DURATION(round_deadline, F8__RoundInfo, deadline_ms)
 
-/* "2 (pid 4711) 3 (not connected)" */
+/* "2 (pid 4711) 3 (not connected) 4 (pid 4712 on gpu-07)" */
 static void round_missing(const void *row, char *cell)
 {
     const F8__RoundInfo *r = row;
@@ -111,9 +110,13 @@ static void round_missing(const void *row, char *cell)
 
     for (size_t i = 0; i < r->n_missing_ranks && used < TABLE_MAX_CELL; i++) {
         uint32_t pid = i < r->n_missing_pids ? r->missing_pids[i] : 0;
-        used += (size_t)snprintf(cell + used, TABLE_MAX_CELL - used,
-            pid > 0 ? "%s%" PRIu32 " (pid %" PRIu32 ")" : "%s%" PRIu32 " (not connected)",
-            i > 0 ? " " : "", r->missing_ranks[i], pid);
+        const char *host = i < r->n_missing_hosts ? r->missing_hosts[i] : "";
+        char who[64] = "not connected";
+        if (pid > 0) {
+            snprintf(who, sizeof(who), "pid %" PRIu32, pid);
+        }
+        used += (size_t)snprintf(cell + used, TABLE_MAX_CELL - used, "%s%" PRIu32 " (%s%s%.64s)",
+            i > 0 ? " " : "", r->missing_ranks[i], who, host[0] != '\0' ? " on " : "", host);
     }
 }
 

@@ -28,7 +28,42 @@ void status_hosts(const void *row, char *cell)
     }
 }
 
+/* "0/llm/dp (pid 4711, 2 hosts, for 9.5 min)": helpers that wait for their group to come back. */
+void status_kept(const void *row, char *cell)
+{
+    const F8__StatusInfo *status = row;
+    size_t used = 0;
+
+    strcpy(cell, "-");
+    for (size_t i = 0; i < status->n_kept_engines && used < TABLE_MAX_CELL; i++) {
+        const F8__KeptEngine *kept = status->kept_engines[i];
+        char left[TABLE_MAX_CELL];
+        table_duration(left, kept->left_ms);
+        used += (size_t)snprintf(cell + used, TABLE_MAX_CELL - used,
+            "%s%.80s (pid %" PRIu32 ", %" PRIu32 " hosts, for %.20s)", i > 0 ? ", " : "",
+            kept->group, kept->pid, kept->hosts, left);
+    }
+}
+
 /* ---- groups ---- */
+
+/* "4711 4712 811@gpu-07 -": pids are of the host that is named; -: the rank is not there. */
+void group_pids(const void *row, char *cell)
+{
+    const F8__GroupInfo *group = row;
+    size_t used = 0;
+
+    cell[0] = '\0';
+    for (size_t i = 0; i < group->n_pids && used < TABLE_MAX_CELL; i++) {
+        const char *host = i < group->n_rank_hosts ? group->rank_hosts[i] : "";
+        char pid[16] = "-";
+        if (group->pids[i] > 0) {
+            snprintf(pid, sizeof(pid), "%" PRIu32, group->pids[i]);
+        }
+        used += (size_t)snprintf(cell + used, TABLE_MAX_CELL - used, "%s%s%s%.64s",
+            i > 0 ? " " : "", pid, host[0] != '\0' ? "@" : "", host);
+    }
+}
 
 void group_hosts(const void *row, char *cell)
 {

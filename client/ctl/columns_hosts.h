@@ -8,6 +8,8 @@
 
 /* Of an F8__StatusInfo: where other hosts reach this one, or why they cannot. */
 void status_hosts(const void *row, char *cell);
+void status_kept(const void *row, char *cell);
+void group_pids(const void *row, char *cell);
 
 /* Of an F8__GroupInfo. */
 void group_hosts(const void *row, char *cell);

@@ -187,6 +187,11 @@ int command_doctor(struct ctl *ctl)
         fprintf(stderr, "f8ctl: doctor: a --peer is missing (see f8ctl --help)\n");
         return CTL_USAGE;
     }
+    if (ctl->peer[0] == '\0') {
+        fprintf(stderr, "f8ctl: doctor: --peer is empty: give the other host's name or address; or "
+                        "new, and there the id that it prints\n");
+        return CTL_USAGE;
+    }
     is_new = strcmp(ctl->peer, "new") == 0;
     meets = is_new || is_id(ctl->peer);
     if (meets && !is_new && ctl_id_parse(ctl->peer, id) != 0) {

@@ -41,6 +41,11 @@ struct path {
 
 /* ---- once ---- */
 
+/* The daemon is there, but chose no interface: another remedy than where there is none. */
+static const struct check no_interface = {.what = "daemon",
+    .remedy = "give the daemon one that ip addr shows as up: --socket-ifname, F8_SOCKET_IFNAME, or "
+              "socket-ifname in its file (see f8gatherd --print-config), and restart it"};
+
 static void check_status(
     struct doctor *doctor, const struct check *check, const F8__StatusInfo *status)
 {
@@ -48,8 +53,8 @@ static void check_status(
 
     if (status->hosts_interface[0] == '\0') {
         bool told = status->hosts_reason[0] != '\0';
-        doctor_add(doctor, check, DOCTOR_FAILED, "f8gatherd %s at %s: %s", status->version,
-            status->socket,
+        doctor_add(doctor, told ? &no_interface : check, DOCTOR_FAILED, "f8gatherd %s at %s: %s",
+            status->version, status->socket,
             told ? status->hosts_reason : "it tells of no interface to other hosts");
         return;
     }

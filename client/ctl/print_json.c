@@ -110,6 +110,31 @@ static void add_place(json_t *object, const F8__StatusInfo *s)
     json_object_set_new(object, "no_hosts", text_of(s->hosts_reason));
 }
 
+/* Helpers that wait for their group to come back. */
+static void add_kept(json_t *object, const F8__StatusInfo *s)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < s->n_kept_engines; i++) {
+        const F8__KeptEngine *kept = s->kept_engines[i];
+        json_array_append_new(
+            array, json_pack("{s:s, s:I, s:I, s:I}", "group", kept->group, "pid", INT(kept->pid),
+                       "hosts", INT(kept->hosts), "left_ms", INT(kept->left_ms)));
+    }
+    json_object_set_new(object, "kept_helpers", array);
+}
+
+/* The other host of each rank; null: it is on this one, or not known yet. */
+static json_t *array_of_hosts(char *const *hosts, size_t count)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < count; i++) {
+        json_array_append_new(array, text_of(hosts[i]));
+    }
+    return array;
+}
+
 json_t *json_of_status(const void *row)
 {
     const F8__StatusInfo *s = row;
@@ -125,6 +150,7 @@ json_t *json_of_status(const void *row)
     if (object != NULL) {
         add_cuda(object, s);
         add_place(object, s);
+        add_kept(object, s);
     }
     return object;
 }
@@ -199,6 +225,7 @@ json_t *json_of_group(const void *row)
         add_devices(object, g);
         add_engine(object, g);
         add_meeting(object, g);
+        json_object_set_new(object, "rank_hosts", array_of_hosts(g->rank_hosts, g->n_rank_hosts));
     }
     return object;
 }
@@ -308,11 +335,12 @@ json_t *json_of_round(const void *row)
 {
     const F8__RoundInfo *r = row;
 
-    return json_pack("{s:s, s:I, s:s, s:I, s:s, s:s, s:I, s:s, s:o, s:o, s:I}", "job", r->job,
+    return json_pack("{s:s, s:I, s:s, s:I, s:s, s:s, s:I, s:s, s:o, s:o, s:o, s:I}", "job", r->job,
         "uid", INT(r->uid), "group", r->group, "collective", INT(r->collective), "kind", r->kind,
         "bucket", r->bucket, "waited_ms", INT(r->waited_ms), "state", r->state, "missing_ranks",
         array_of_u32(r->missing_ranks, r->n_missing_ranks), "missing_pids",
-        array_of_u32(r->missing_pids, r->n_missing_pids), "deadline_ms", INT(r->deadline_ms));
+        array_of_u32(r->missing_pids, r->n_missing_pids), "missing_hosts",
+        array_of_hosts(r->missing_hosts, r->n_missing_hosts), "deadline_ms", INT(r->deadline_ms));
 }
 
 int json_print(struct ctl *ctl, const char *key, json_t *value)

@@ -125,17 +125,9 @@ static int join(struct mesh_rank *rank, const char *name, uint32_t number, uint3
                 : f8_group_join(rank->client, name, number, world_size, ret_group);
 }
 
-static int join_groups(struct mesh_rank *rank)
+static int open_client(struct mesh_rank *rank)
 {
-    const struct mesh_plan *plan = &rank->plan;
-    const struct f8_connect_options options = {.socket = plan->socket, .job = plan->job};
-    char name[48], mesh[32] = "mesh";
-    void *memory;
-    (void)snprintf(name, sizeof(name), "dp@tp=%u", rank->number / plan->dp);
-    if (plan->replica > 0) {
-        (void)snprintf(name, sizeof(name), "dp@rep=%u", plan->replica);
-        (void)snprintf(mesh, sizeof(mesh), "mesh@rep=%u", plan->replica);
-    }
+    const struct f8_connect_options options = {.socket = rank->plan.socket, .job = rank->plan.job};
     int status = F8_OK;
     if (!rank->client) {
         status = f8_connect(&options, &rank->client);
@@ -143,9 +135,33 @@ static int join_groups(struct mesh_rank *rank)
             status = device_memory_open(rank->client, rank->number, &rank->memory);
         rank->stream = device_memory_stream(rank->memory);
     }
+    return status;
+}
+
+int mesh_rank_join_gathers(struct mesh_rank *rank)
+{
+    const struct mesh_plan *plan = &rank->plan;
+    char name[48];
+    (void)snprintf(name, sizeof(name), "dp@tp=%u", rank->number / plan->dp);
+    if (plan->replica > 0)
+        (void)snprintf(name, sizeof(name), "dp@rep=%u", plan->replica);
+    int status = open_client(rank);
     if (status == F8_OK)
         status =
             join(rank, name, rank->number % plan->dp, plan->dp, plan->gathers_over, &rank->gathers);
+    rank->half_joined = status == F8_OK;
+    return mesh_rank_note(rank, status);
+}
+
+static int join_groups(struct mesh_rank *rank)
+{
+    const struct mesh_plan *plan = &rank->plan;
+    char mesh[32] = "mesh";
+    void *memory;
+    if (plan->replica > 0)
+        (void)snprintf(mesh, sizeof(mesh), "mesh@rep=%u", plan->replica);
+    int status = rank->half_joined ? F8_OK : mesh_rank_join_gathers(rank);
+    rank->half_joined = false;
     if (status == F8_OK && plan->alone)
         status = join(rank, mesh, 0, 1, NULL, &rank->mesh);
     else if (status == F8_OK)
@@ -345,4 +361,5 @@ void mesh_rank_close(struct mesh_rank *rank)
     device_memory_close(rank->memory);
     rank->client = NULL;
     rank->memory = NULL;
+    rank->half_joined = false;
 }

@@ -39,6 +39,7 @@ struct mesh_plan {
 
 struct mesh_rank {
     struct mesh_plan plan;
+    bool half_joined;         /* by mesh_rank_join_gathers */
     uint32_t number;          /* in the amax group: tp part * dp + rank in the gather group */
     struct f8_client *client; /* owned */
     struct f8_group *gathers, *mesh; /* borrowed: from the client */
@@ -50,13 +51,14 @@ struct mesh_rank {
 };
 
 /* All give a status, and a text with it; F8_EINTERNAL is a wrong result. */
-int mesh_rank_join(struct mesh_rank *rank);   /* connects unless it is, joins both, registers */
-int mesh_rank_seal(struct mesh_rank *rank);   /* the gather group, then the amax group */
-int mesh_rank_rejoin(struct mesh_rank *rank); /* both */
-int mesh_rank_steps(struct mesh_rank *rank);  /* MESH_STEPS, each checked in full */
-int mesh_rank_gather(struct mesh_rank *rank); /* bucket 0, unchecked, and its release */
-int mesh_rank_whole(struct mesh_rank *rank);  /* a precompute of the amax group */
-void mesh_rank_close(struct mesh_rank *rank); /* allowed twice */
+int mesh_rank_join(struct mesh_rank *rank); /* connects unless it is, joins both, registers */
+int mesh_rank_join_gathers(struct mesh_rank *rank); /* the first part of that, which goes on */
+int mesh_rank_seal(struct mesh_rank *rank);         /* the gather group, then the amax group */
+int mesh_rank_rejoin(struct mesh_rank *rank);       /* both */
+int mesh_rank_steps(struct mesh_rank *rank);        /* MESH_STEPS, each checked in full */
+int mesh_rank_gather(struct mesh_rank *rank);       /* bucket 0, unchecked, and its release */
+int mesh_rank_whole(struct mesh_rank *rank);        /* a precompute of the amax group */
+void mesh_rank_close(struct mesh_rank *rank);       /* allowed twice */
 
 /* Keeps the error text of a call that failed. */
 int mesh_rank_note(struct mesh_rank *rank, int status);

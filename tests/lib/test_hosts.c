@@ -101,6 +101,7 @@ struct test_engine test_hosts_engine(
     engine.pid = (pid_t)info->engine_pid;
     engine.sent = info->bytes_sent;
     engine.received = info->bytes_received;
+    engine.told = info->control_received;
     f8__reply__free_unpacked(reply, NULL);
     (void)close(link);
     return engine;

@@ -42,6 +42,7 @@ struct test_engine {
     uint32_t hosts;          /* that the group spans */
     pid_t pid;               /* of the helper; 0: there is none */
     uint64_t sent, received; /* bytes */
+    uint64_t told;           /* bytes that the other hosts' daemons have sent */
 };
 struct test_engine test_hosts_engine(
     const struct test_hosts *hosts, uint32_t host, const char *group);

@@ -175,6 +175,19 @@ START_TEST(test_an_interrupt_leaves_nothing)
 }
 END_TEST
 
+/* Until the daemon shows the helper of a group that has ended. */
+static void await_kept_helper(const char *socket)
+{
+    size_t count = 0;
+    for (int ms = 0; count == 0 && ms < PATIENCE_MS; ms += 5) {
+        json_t *status = program_ask_ctl(socket, "status", "status");
+        count = json_array_size(json_object_get(status, "kept_helpers"));
+        json_decref(status);
+        (void)poll(NULL, 0, 5);
+    }
+    ck_assert_uint_eq(count, 1);
+}
+
 START_TEST(test_given_daemons_are_used)
 {
     static const char *const arguments[][5] = {
@@ -190,6 +203,10 @@ START_TEST(test_given_daemons_are_used)
     program_expect(&bench, 0);
     ck_assert_ptr_nonnull(strstr(bench.out, "the hosts share an interface"));
     program_done(&bench);
+    for (int i = 0; i < 2; i++) { /* it was no failure; and helpers are kept, and shown */
+        test_daemon_await_log(&daemons[i], ", group dp: ended: rank ");
+        await_kept_helper(daemons[i].socket);
+    }
     for (int i = 0; i < 2; i++) {
         test_daemon_drop_states(&daemons[i]);
         test_daemon_stop(&daemons[i]);

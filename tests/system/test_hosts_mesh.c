@@ -8,6 +8,7 @@
  */
 #include <check.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -412,6 +413,45 @@ START_TEST(replicas_take_no_part)
 }
 END_TEST
 
+/* Until the first host's daemon has been told of a seal by the other's: more than a heartbeat. */
+static void await_told(uint64_t before)
+{
+    for (int ms = 0; ms < PATIENCE_MS; ms += 5) {
+        if (test_hosts_engine(&hosts, 0, "dp@tp=0").told >= before + 200)
+            return;
+        (void)poll(NULL, 0, 5);
+    }
+    ck_abort_msg("host 0 was told nothing");
+}
+
+/* One host's ranks ask for the seal before the other's have joined the amax group. */
+START_TEST(a_host_seals_before_the_other_knows_the_amax_group)
+{
+    struct errand errands[4];
+    pthread_t threads[4];
+    lay_out(2, 2, false, MESH_PRECOMPUTE);
+    for (uint32_t r = 0; r < 4; r++)
+        must(r, r + 1, r % 2 == 0 ? mesh_rank_join_gathers : mesh_rank_join);
+    uint64_t told = test_hosts_engine(&hosts, 0, "dp@tp=0").told;
+    for (uint32_t r = 1; r < 4; r += 2) {
+        errands[r] = (struct errand){mesh_rank_seal, r};
+        ck_assert_int_eq(pthread_create(&threads[r], NULL, run_errand, &errands[r]), 0);
+    }
+    await_told(told);
+    for (uint32_t r = 0; r < 4; r += 2)
+        must(r, r + 1, mesh_rank_join);
+    for (uint32_t r = 0; r < 4; r += 2) {
+        errands[r] = (struct errand){mesh_rank_seal, r};
+        ck_assert_int_eq(pthread_create(&threads[r], NULL, run_errand, &errands[r]), 0);
+    }
+    for (uint32_t r = 0; r < 4; r++) {
+        ck_assert_int_eq(pthread_join(threads[r], NULL), 0);
+        ck_assert_msg(outcomes[r] == F8_OK, "rank %u: %s", r, ranks[r].text);
+    }
+    must(0, 4, mesh_rank_steps);
+}
+END_TEST
+
 int main(void)
 {
     TCase *cases = tcase_create("hosts_mesh");
@@ -423,6 +463,7 @@ int main(void)
     tcase_add_loop_test(cases, death_breaks_all_groups, 0, 2 * NUM_MODES);
     tcase_add_loop_test(cases, lost_host_breaks_all_groups, 0, 2 * NUM_MODES);
     tcase_add_loop_test(cases, opposite_order, 0, NUM_ORDERS);
+    tcase_add_test(cases, a_host_seals_before_the_other_knows_the_amax_group);
     tcase_add_loop_test(cases, replicas_take_no_part, 0, 2 * NUM_MODES);
     return run_suite("hosts_mesh", cases);
 }

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A meeting while ranks run: a star with host 0 in its middle. The first rank of each host gives
+ * its parent bytes through a socket pair; the parents send them to host 0, which answers all when
+ * all are there. Called by run_far.c; meeting_meet by ranks.
+ */
+#include "meeting.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "client/bench/shared.h"
+
+/* Others give host 0, which can tell who is missing, so much longer to do so. */
+#define GRACE_S 15
+
+/* How long a host that failed waits for one that knows more. */
+#define SETTLE_S 5
+
+void meeting_name(const struct options *options, uint32_t host, char *name, size_t size)
+{
+    char text[INET6_ADDRSTRLEN];
+
+    addresses_text(&options->addresses, host, text, sizeof(text));
+    snprintf(name, size, "host %" PRIu32 " (%s)", host, text);
+}
+
+/* Links count from here to the number of hosts, but one each on the others. */
+static uint32_t first_link(const struct meeting *meeting)
+{
+    return meeting->host == 0 ? 1 : 0;
+}
+
+static uint32_t end_link(const struct meeting *meeting)
+{
+    return meeting->host == 0 ? meeting->num_hosts : 1;
+}
+
+nfds_t meeting_list(const struct meeting *meeting, struct pollfd *fds)
+{
+    nfds_t count = 0;
+
+    if (meeting->left) {
+        return 0;
+    }
+    fds[count++] = (struct pollfd){.fd = meeting->fd, .events = POLLIN};
+    for (uint32_t i = first_link(meeting); i < end_link(meeting); i++) {
+        fds[count++] = (struct pollfd){.fd = meeting->links[i].fd, .events = POLLIN};
+    }
+    return count;
+}
+
+static double patience(const struct meeting *meeting)
+{
+    return meeting->options->deadline_s + (meeting->host == 0 ? 0 : GRACE_S);
+}
+
+int meeting_timeout(const struct meeting *meeting)
+{
+    double left = meeting->since + patience(meeting) - shared_now();
+
+    if (meeting->since == 0 || meeting->left) {
+        return -1;
+    }
+    return left > 0 ? (int)(left * 1000) + 1 : 0;
+}
+
+/* Fails the run because of a host. */
+static int blame(struct meeting *meeting, uint32_t host, enum nearness nearness, const char *what,
+    struct failure *failure)
+{
+    char name[80];
+
+    meeting_name(meeting->options, host, name, sizeof(name));
+    failure->nearness = nearness;
+    failure->foreign = true;
+    return bench_fail(&failure->error, "%s %.600s", name, what);
+}
+
+static int lost(
+    struct meeting *meeting, uint32_t host, const struct bench_error *why, struct failure *failure)
+{
+    char text[640];
+
+    snprintf(text, sizeof(text), "was lost: %.600s", why->text);
+    return blame(meeting, host, NEAR_GONE, text, failure);
+}
+
+/* Bytes of one host: they join those that are here. */
+static int join(struct meeting *meeting, uint32_t host, const uint8_t *bytes, uint64_t size,
+    struct failure *failure)
+{
+    if (meeting->since == 0) {
+        meeting->since = shared_now();
+        meeting->size = size;
+        memset(meeting->joined, 0, MEETING_MAX_JOINED);
+    }
+    if (meeting->arrived[host] || size != meeting->size || size > MEETING_MAX_JOINED) {
+        return blame(meeting, host, NEAR_ERROR, "is not where the others are", failure);
+    }
+    meeting->arrived[host] = true;
+    for (uint64_t i = 0; i < size; i++) {
+        meeting->joined[i] |= bytes[i];
+    }
+    return 0;
+}
+
+/* What all have joined, back to this host's first rank. */
+static int answer_rank(
+    struct meeting *meeting, const void *bytes, uint64_t size, struct failure *failure)
+{
+    uint8_t packet[1 + MEETING_MAX_JOINED] = {0};
+
+    memcpy(packet + 1, bytes, size);
+    meeting->since = 0;
+    if (send(meeting->fd, packet, 1 + size, MSG_NOSIGNAL) != (ssize_t)(1 + size)) {
+        failure->nearness = NEAR_HEARD;
+        return bench_fail(
+            &failure->error, "the first rank of this host is gone: %s", strerror(errno));
+    }
+    return 0;
+}
+
+/* On host 0: answers all once all are here. */
+static int answer_all(struct meeting *meeting, struct failure *failure)
+{
+    struct bench_error error;
+
+    for (uint32_t host = 0; host < meeting->num_hosts; host++) {
+        if (!meeting->arrived[host]) {
+            return 0;
+        }
+    }
+    memset(meeting->arrived, 0, sizeof(meeting->arrived));
+    for (uint32_t host = 1; host < meeting->num_hosts; host++) {
+        if (link_send(&meeting->links[host], LINK_MEET, meeting->joined, meeting->size, &error) !=
+            0) {
+            return lost(meeting, host, &error, failure);
+        }
+    }
+    return answer_rank(meeting, meeting->joined, meeting->size, failure);
+}
+
+/* On host 0, all reports being there: lets all go. */
+static int leave(struct meeting *meeting, struct failure *failure)
+{
+    const struct link_leave leave = {.mismatches = meeting->mismatches};
+    struct bench_error error;
+
+    for (uint32_t host = 0; host < meeting->num_hosts; host++) {
+        if (!meeting->reported[host]) {
+            return 0;
+        }
+    }
+    for (uint32_t host = 1; host < meeting->num_hosts; host++) {
+        if (link_send(&meeting->links[host], LINK_LEAVE, &leave, sizeof(leave), &error) != 0) {
+            return lost(meeting, host, &error, failure);
+        }
+    }
+    meeting->left = true;
+    return 0;
+}
+
+static int take_report(struct meeting *meeting, uint32_t host, const struct link_message *report,
+    struct failure *failure)
+{
+    if (meeting->reported[host]) {
+        return blame(meeting, host, NEAR_ERROR, "reports twice", failure);
+    }
+    failure->nearness = NEAR_ERROR;
+    if (meeting->on_report(meeting->context, host, report, &failure->error) != 0) {
+        return -1;
+    }
+    meeting->reported[host] = true;
+    return leave(meeting, failure);
+}
+
+/* Another host's failure, which says which if it is host 0 that hands it on. */
+static int take_failure(struct meeting *meeting, uint32_t host, const struct link_message *message,
+    struct failure *failure)
+{
+    struct link_failed failed;
+
+    if (message->size != sizeof(failed)) {
+        return blame(meeting, host, NEAR_ERROR, "fails without saying why", failure);
+    }
+    memcpy(&failed, message->body, sizeof(failed));
+    failed.text[sizeof(failed.text) - 1] = '\0';
+    if (meeting->host == 0) {
+        char name[80];
+        meeting_name(meeting->options, host, name, sizeof(name));
+        bench_fail(&failure->error, "%s: %.640s", name, failed.text);
+    } else {
+        bench_fail(&failure->error, "%.700s", failed.text);
+    }
+    failure->nearness = failed.nearness < NEAR_DEATH ? failed.nearness : NEAR_DEATH;
+    failure->foreign = true;
+    failure->final = host == 0;
+    return -1;
+}
+
+/* A message on host 0. */
+static int take_at_host_0(struct meeting *meeting, uint32_t host,
+    const struct link_message *message, struct failure *failure)
+{
+    switch (message->type) {
+    case LINK_MEET:
+        return join(meeting, host, message->body, message->size, failure) != 0
+                   ? -1
+                   : answer_all(meeting, failure);
+    case LINK_REPORT:
+        return take_report(meeting, host, message, failure);
+    case LINK_FAILED:
+        return take_failure(meeting, host, message, failure);
+    default:
+        return blame(meeting, host, NEAR_ERROR, "says what only host 0 may", failure);
+    }
+}
+
+/* A message from host 0. */
+static int take_from_host_0(
+    struct meeting *meeting, const struct link_message *message, struct failure *failure)
+{
+    struct link_leave leave;
+
+    switch (message->type) {
+    case LINK_MEET:
+        return answer_rank(meeting, message->body, message->size, failure);
+    case LINK_LEAVE:
+        memcpy(
+            &leave, message->body, message->size < sizeof(leave) ? message->size : sizeof(leave));
+        meeting->mismatches = message->size == sizeof(leave) ? leave.mismatches : 1;
+        meeting->left = true;
+        return 0;
+    case LINK_FAILED:
+        return take_failure(meeting, 0, message, failure);
+    default:
+        return blame(meeting, 0, NEAR_ERROR, "says what it may not now", failure);
+    }
+}
+
+/* All messages that a link has now. */
+static int read_link(struct meeting *meeting, uint32_t index, struct failure *failure)
+{
+    struct link *link = &meeting->links[index];
+    uint64_t most = meeting->host == 0 ? meeting->report_size : MEETING_MAX_JOINED;
+    struct bench_error error;
+    int result;
+
+    while ((result = link_read(
+                link, most > MEETING_MAX_JOINED ? most : MEETING_MAX_JOINED, &error)) > 0) {
+        int taken = meeting->host == 0 ? take_at_host_0(meeting, index, &link->message, failure)
+                                       : take_from_host_0(meeting, &link->message, failure);
+        if (taken != 0 || meeting->left) {
+            return taken;
+        }
+    }
+    return result == 0 ? 0 : lost(meeting, index, &error, failure);
+}
+
+/* This host's first rank has come, or not. */
+static int read_rank(struct meeting *meeting, struct failure *failure)
+{
+    uint8_t packet[1 + MEETING_MAX_JOINED];
+    ssize_t got = recv(meeting->fd, packet, sizeof(packet), MSG_DONTWAIT);
+    struct bench_error error;
+
+    if (got < 1) {
+        return 0; /* none; or the rank is gone, which the watch sees */
+    }
+    if (meeting->host == 0) {
+        return join(meeting, 0, packet + 1, (uint64_t)got - 1, failure) != 0
+                   ? -1
+                   : answer_all(meeting, failure);
+    }
+    meeting->since = shared_now();
+    if (link_send(&meeting->links[0], LINK_MEET, packet + 1, (uint64_t)got - 1, &error) != 0) {
+        return lost(meeting, 0, &error, failure);
+    }
+    return 0;
+}
+
+/* Whom the others wait for in vain. */
+static int too_late(struct meeting *meeting, struct failure *failure)
+{
+    bool report = meeting->reported[meeting->host];
+    uint32_t host = 0;
+    char what[80];
+
+    while (meeting->host == 0 && (report ? meeting->reported : meeting->arrived)[host]) {
+        host++;
+    }
+    snprintf(what, sizeof(what), "has not %s within %.0f s",
+        meeting->host > 0 ? "answered"
+        : report          ? "reported"
+                          : "come to where the others are",
+        patience(meeting));
+    return blame(meeting, host, NEAR_GONE, what, failure);
+}
+
+int meeting_handle(struct meeting *meeting, struct failure *failure)
+{
+    if (meeting->left) {
+        return 0;
+    }
+    for (uint32_t i = first_link(meeting); i < end_link(meeting); i++) {
+        if (read_link(meeting, i, failure) != 0) {
+            return -1;
+        }
+        if (meeting->left) {
+            return 0;
+        }
+    }
+    if (read_rank(meeting, failure) != 0) {
+        return -1;
+    }
+    return meeting_timeout(meeting) == 0 ? too_late(meeting, failure) : 0;
+}
+
+int meeting_report(
+    struct meeting *meeting, const void *report, uint64_t size, struct failure *failure)
+{
+    struct bench_error error;
+
+    meeting->reported[meeting->host] = true;
+    meeting->since = shared_now();
+    if (meeting->host == 0) {
+        return leave(meeting, failure);
+    }
+    if (link_send(&meeting->links[0], LINK_REPORT, report, size, &error) != 0) {
+        return lost(meeting, 0, &error, failure);
+    }
+    return 0;
+}
+
+static void tell(struct meeting *meeting, const struct failure *failure)
+{
+    struct link_failed failed = {.nearness = failure->nearness};
+    struct bench_error error;
+    char name[80] = "";
+
+    if (meeting->host == 0 && !failure->foreign) {
+        meeting_name(meeting->options, 0, name, sizeof(name));
+    }
+    snprintf(failed.text, sizeof(failed.text), "%s%s%.640s", name, name[0] != '\0' ? ": " : "",
+        failure->error.text);
+    for (uint32_t i = first_link(meeting); i < end_link(meeting); i++) {
+        if (meeting->links[i].fd >= 0) {
+            /* One that is gone needs no telling. */
+            (void)link_send(&meeting->links[i], LINK_FAILED, &failed, sizeof(failed), &error);
+        }
+    }
+}
+
+/* The links that are open; their number. */
+static nfds_t list_links(const struct meeting *meeting, struct pollfd *fds, uint32_t *indices)
+{
+    nfds_t count = 0;
+
+    for (uint32_t i = first_link(meeting); i < end_link(meeting); i++) {
+        if (meeting->links[i].fd >= 0) {
+            indices[count] = i;
+            fds[count++] = (struct pollfd){.fd = meeting->links[i].fd, .events = POLLIN};
+        }
+    }
+    return count;
+}
+
+/* What the others say meanwhile, until a failure is near enough, all have, or time is up. */
+static void hear(struct meeting *meeting, struct failure *failure)
+{
+    double deadline = shared_now() + SETTLE_S;
+    struct pollfd fds[NETWORK_MAX_HOSTS];
+    uint32_t indices[NETWORK_MAX_HOSTS];
+    nfds_t count;
+
+    while (failure->nearness < NEAR_GONE && shared_now() < deadline &&
+           (count = list_links(meeting, fds, indices)) > 0) {
+        poll(fds, count, (int)((deadline - shared_now()) * 1000) + 1);
+        for (nfds_t i = 0; i < count; i++) {
+            struct failure other = {.nearness = NEAR_NOTHING};
+            if (fds[i].revents == 0 || read_link(meeting, indices[i], &other) == 0) {
+                continue;
+            }
+            link_close(&meeting->links[indices[i]]); /* it has said all */
+            if (other.nearness > failure->nearness) {
+                *failure = other;
+            }
+        }
+    }
+}
+
+void meeting_fail(struct meeting *meeting, struct failure *failure)
+{
+    if (meeting == NULL || meeting->left || failure->final) {
+        return;
+    }
+    if (meeting->host == 0) {
+        hear(meeting, failure);
+        tell(meeting, failure);
+    } else {
+        tell(meeting, failure);
+        hear(meeting, failure);
+    }
+}
+
+int meeting_meet(int ranks_fd, void *bytes, size_t size)
+{
+    uint8_t packet[1 + MEETING_MAX_JOINED] = {0};
+    ssize_t got;
+
+    if (size > 0) {
+        memcpy(packet + 1, bytes, size);
+    }
+    if (send(ranks_fd, packet, 1 + size, MSG_NOSIGNAL) != (ssize_t)(1 + size)) {
+        return -1;
+    }
+    do {
+        got = recv(ranks_fd, packet, sizeof(packet), 0);
+    } while (got < 0 && errno == EINTR);
+    if (got != (ssize_t)(1 + size)) {
+        return -1;
+    }
+    if (size > 0) {
+        memcpy(bytes, packet + 1, size);
+    }
+    return 0;
+}
