@@ -102,6 +102,7 @@ static void fill_status(struct page *page)
     info->backend = (char *)context->collective.backend->ops->name;
     inspect_devices(page, info);
     inspect_place(page, info);
+    inspect_saved(page, info);
     page->reply->status = info;
 }
 

@@ -56,7 +56,7 @@ enum ctl_takes {
 
 /*
  * X(name, "ARGUMENTS" or NULL, &columns that --sort may name or NULL, what it takes, "help"): the
- * commands. Each is command_NAME of views.c, history.c, transfer.c, metrics.c or
+ * commands. Each is command_NAME of views.c, history.c, transfer.c, snapshot.c, metrics.c or
  * doctor.c, takes the connected ctl, prints, and returns an exit status.
  */
 #define CTL_COMMANDS(X)                                                                            \
@@ -75,6 +75,7 @@ enum ctl_takes {
         "write the scaling state of a group, as of its last sync")                                 \
     X(import, "JOB GROUP FILE", NULL, CTL_TAKES_UID,                                               \
         "store such a state, for a group that will continue it")                                   \
+    X(snapshot, NULL, NULL, 0, "save all scaling states that have changed, now, on the disk")      \
     X(doctor, NULL, NULL, CTL_TAKES_PEER | CTL_ALONE,                                              \
         "tests the way to another host: --peer HOST, or both daemons: --peer new")                 \
     X(metrics, NULL, NULL, CTL_TAKES_WEIGHTS, "all that the daemon counts, as OpenMetrics text")   \

@@ -110,6 +110,25 @@ static void add_place(json_t *object, const F8__StatusInfo *s)
     json_object_set_new(object, "no_hosts", text_of(s->hosts_reason));
 }
 
+/* The states' snapshots; null: none are kept. */
+static json_t *json_of_snapshots(const F8__StatusInfo *s)
+{
+    json_t *damaged = json_array();
+
+    if (s->state_directory[0] == '\0') {
+        json_decref(damaged);
+        return json_null();
+    }
+    for (size_t i = 0; i < s->n_snapshots_damaged; i++) {
+        json_array_append_new(damaged, json_string(s->snapshots_damaged[i]));
+    }
+    return json_pack("{s:s, s:i, s:I, s:o, s:o, s:o, s:i, s:I}", "directory", s->state_directory,
+        "groups", (int)s->snapshots, "bytes", INT(s->snapshot_bytes), "age_ms",
+        s->snapshot_done ? json_integer(INT(s->snapshot_age_ms)) : json_null(), "failure",
+        text_of(s->snapshot_reason), "damaged", damaged, "num_damaged",
+        (int)s->num_snapshots_damaged, "interval_ms", INT(s->snapshot_interval_ms));
+}
+
 json_t *json_of_status(const void *row)
 {
     const F8__StatusInfo *s = row;
@@ -125,6 +144,7 @@ json_t *json_of_status(const void *row)
     if (object != NULL) {
         add_cuda(object, s);
         add_place(object, s);
+        json_object_set_new(object, "snapshots", json_of_snapshots(s));
     }
     return object;
 }
