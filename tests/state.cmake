@@ -8,6 +8,13 @@ foreach(suite test_state_form test_state_store)
     f8_add_test(${suite} LABEL state SOURCES ${suite}.c LIBS state_fixture)
 endforeach()
 
+add_library(snapshot_fixture STATIC lib/snapshot_fixture.c)
+target_link_libraries(snapshot_fixture PUBLIC state_fixture)
+foreach(suite test_state_snapshot test_state_snapshot_kill)
+    f8_add_test(${suite} SOURCES ${suite}.c LIBS snapshot_fixture)
+    set_tests_properties(${suite} PROPERTIES LABELS "state;operator")
+endforeach()
+
 f8_add_test(test_state_seal LABEL system SOURCES system/test_state_seal.c lib/state_rank.c
     LIBS test_daemon)
 f8_add_test(test_state_import LABEL system
@@ -17,3 +24,6 @@ if(F8_SANITIZE)
     # Slower by a factor of five and more: fewer kills, each with as much of the run before it.
     target_compile_definitions(test_state_kill PRIVATE KILLS=40 MOMENT_MS=200)
 endif()
+f8_add_test(test_snapshot
+    SOURCES system/test_snapshot.c lib/state_rank.c lib/admin_link.c LIBS test_daemon f8proto)
+set_tests_properties(test_snapshot PROPERTIES LABELS "system;operator")
