@@ -33,3 +33,10 @@ f8_add_test(test_ctl_state_json SOURCES test_ctl_state_json.c lib/ctl_run.c
     LIBS fake_daemon state_fixture PkgConfig::JANSSON ENVIRONMENT F8CTL=$<TARGET_FILE:f8ctl>)
 set_tests_properties(test_ctl_state_json PROPERTIES LABELS "tools;operator")
 add_dependencies(test_ctl_state_json f8ctl)
+
+# One call for a trainer whose daemon has ended.
+f8_add_test(test_reconnect SOURCES system/test_reconnect.c LIBS test_daemon)
+if(F8_SANITIZE)
+    target_compile_definitions(test_reconnect PRIVATE KILLS=30 MOMENT_US=150000)
+endif()
+set_tests_properties(test_reconnect PROPERTIES LABELS "system;operator")
