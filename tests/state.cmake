@@ -40,3 +40,6 @@ if(F8_SANITIZE)
     target_compile_definitions(test_reconnect PRIVATE KILLS=30 MOMENT_US=150000)
 endif()
 set_tests_properties(test_reconnect PROPERTIES LABELS "system;operator")
+add_test(NAME trainer_restart COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system/trainer_restart.sh
+    $<TARGET_FILE:f8gatherd> $<TARGET_FILE:trainer_restart> $<TARGET_FILE:f8ctl>)
+set_tests_properties(trainer_restart PROPERTIES LABELS "system;operator")
