@@ -38,7 +38,7 @@ struct f8_region {
     uint64_t size;
     int memfd;           /* owned: to tell another daemon of it; -1: it is device memory */
     const void *pointer; /* borrowed: the caller's device memory; NULL: it is a memfd */
-    bool listed;
+    bool listed;         /* in the client's list */
 };
 
 /* F8_EINVAL for a NULL client, F8_EFORKED in a child of the process that connected, else F8_OK. */

@@ -176,10 +176,6 @@ static inline const char *bucket_place(const struct f8_group *group, const struc
     return (const char *)group->arena + bucket->place;
 }
 
-/* register.c: a region is gone, which weights without a shard may name still; the client's lock
- * held. */
-void group_forget_region(struct f8_group *group, const struct f8_region *region);
-
 /* register.c: tells a daemon that does not know them of all weights and buckets. */
 int group_register_again(struct f8_group *group);
 

@@ -31,7 +31,8 @@ static int check_idle(const struct f8_client *client)
     return F8_OK;
 }
 
-/* The connection that is, or was, there ends, and with it all that was asked through it. */
+/* The connection that is, or was, there ends before another one begins, which finds its ranks free.
+ */
 static void leave(struct f8_client *client)
 {
     for (struct f8_group *g = client->groups; g; g = g->next)
@@ -39,6 +40,7 @@ static void leave(struct f8_client *client)
     struct device *device = client_device(client);
     if (device)
         device_leave(device, client->channel);
+    channel_hang_up(client->channel);
 }
 
 /* Another connection to the same socket takes the place of the old one, which is kept until then.

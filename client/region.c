@@ -14,8 +14,8 @@
 #include <unistd.h>
 #include <linux/magic.h>
 
+#include "client/client_private.h"
 #include "client/error.h"
-#include "client/group.h"
 #include "client/map.h"
 
 void region_destroy(struct f8_region *region)
@@ -187,8 +187,6 @@ int f8_region_free(struct f8_region *region)
     while (*link != region)
         link = &(*link)->next;
     *link = region->next;
-    for (struct f8_group *g = client->groups; g; g = g->next)
-        group_forget_region(g, region);
     pthread_mutex_unlock(&client->lock);
     region_destroy(region);
     return F8_OK;

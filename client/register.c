@@ -392,15 +392,6 @@ int f8_register(struct f8_group *group, const struct f8_weight_desc *weights, ui
     return status;
 }
 
-void group_forget_region(struct f8_group *group, const struct f8_region *region)
-{
-    pthread_mutex_lock(&group->lock);
-    for (uint32_t i = 0; i < group->num_weights; i++)
-        if (group->weights[i].region == region)
-            group->weights[i].region = NULL;
-    pthread_mutex_unlock(&group->lock);
-}
-
 /* What the weight was registered with, and where its shard lies now. */
 static struct f8_weight_desc desc_of(const struct weight *w)
 {
