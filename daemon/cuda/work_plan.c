@@ -62,9 +62,16 @@ static int check_ranges(struct work_plan *plan)
     return F8_OK;
 }
 
+/* A group whose weights name another one may have weights of its own amaxes beside them. */
+static const struct cuda_arena *amaxes_of(
+    const struct work_plan *plan, const struct backend_scale *scale)
+{
+    return scale->foreign ? plan->amaxes : plan->arena;
+}
+
 static int check_scale(struct work_plan *plan, const struct backend_scale *scale)
 {
-    const struct cuda_arena *arena = plan->arena, *amaxes = plan->amaxes;
+    const struct cuda_arena *arena = plan->arena, *amaxes = amaxes_of(plan, scale);
     if (scale->slot >= arena->slots || (!scale->known && scale->amax_slot >= amaxes->slots))
         return reason_set(&plan->reason, F8_EINVAL,
             "a scale of slot %u from the amax of slot %u; there are %u and %u slots", scale->slot,
@@ -206,7 +213,8 @@ static int add_scale(
         .path = scale->path,
         .power_of_two = scale->power_of_two};
     if (!scale->known)
-        entry.amax = &cuda_arena_on(plan->amaxes, device->device)->reduced[scale->amax_slot];
+        entry.amax =
+            &cuda_arena_on(amaxes_of(plan, scale), device->device)->reduced[scale->amax_slot];
     if (scale->copy != UINT64_MAX)
         entry.copy = (float *)(void *)(base + scale->copy);
     return cuda_batch_scale(batch, &entry);
