@@ -149,6 +149,17 @@ static void say_goodbye(struct channel *channel)
     (void)wire_send(channel->fd, packet, f8__request__pack(&request, packet), NULL);
 }
 
+void channel_hang_up(struct channel *channel)
+{
+    pthread_mutex_lock(&channel->send_lock);
+    pthread_mutex_lock(&channel->lock);
+    if (channel->daemon_pid && !channel->dead)
+        say_goodbye(channel);
+    channel_fail(channel, F8_ECONN, "this client left it");
+    pthread_mutex_unlock(&channel->lock);
+    pthread_mutex_unlock(&channel->send_lock);
+}
+
 void channel_close(struct channel *channel)
 {
     if (channel && channel->fd >= 0) {

@@ -51,6 +51,9 @@ int channel_open(const struct channel_options *options, struct channel **ret_cha
 /* Ends the connection and frees it. No other thread may use it any more. NULL is allowed. */
 void channel_close(struct channel *channel);
 
+/* Ends the connection; what is left is to be closed, and meanwhile says F8_ECONN to everyone. */
+void channel_hang_up(struct channel *channel);
+
 /* channel_close for a forked child: frees, but leaves the parent's connection alone. */
 void channel_close_child(struct channel *channel);
 

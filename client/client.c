@@ -43,8 +43,14 @@ int f8_connect(const struct f8_connect_options *options, struct f8_client **ret_
         .job = options->job,
         .token = options->token,
         .role = F8__ROLE__TRAINER};
-    status = channel_open(&channel_options, &client->channel);
+    client->job = strdup(options->job);
+    client->token = options->token ? strdup(options->token) : NULL;
+    status = client->job && (client->token || !options->token)
+                 ? channel_open(&channel_options, &client->channel)
+                 : error_set(F8_ENOMEM, "no memory for a client");
     if (status != F8_OK) {
+        free(client->job);
+        free(client->token);
         free(client);
         return status;
     }
@@ -146,6 +152,8 @@ void f8_close(struct f8_client *client)
         pthread_mutex_destroy(&client->lock);
         pthread_mutex_destroy(&client->region_lock);
     }
+    free(client->job);
+    free(client->token);
     free(client);
 }
 

@@ -18,13 +18,15 @@
 
 struct f8_client {
     struct channel *channel;         /* owned */
+    char *job, *token;               /* owned: to connect again; the token may be NULL */
     pid_t pid;                       /* of the process that connected: a forked child has another */
     pthread_mutex_t lock;            /* of the two lists */
     struct f8_region *regions;       /* owned: a list */
     struct f8_group *groups;         /* owned: a list; those that are being joined too */
     pthread_mutex_t region_lock;     /* held while a device or a region is told to the daemon: a
                                         region may take several packets, and nothing comes between */
-    _Atomic(struct device *) device; /* owned; NULL: the host. Set once, under region_lock */
+    _Atomic(struct device *) device; /* owned; NULL: the host. Set once, under region_lock, and by
+                                        f8_reconnect */
     atomic_uint_fast64_t gathers;
 };
 
@@ -34,6 +36,9 @@ struct f8_region {
     uint32_t id;   /* of the daemon */
     void *address; /* owned: the mapping of f8_region_alloc; NULL if shared */
     uint64_t size;
+    int memfd;           /* owned: to tell another daemon of it; -1: it is device memory */
+    const void *pointer; /* borrowed: the caller's device memory; NULL: it is a memfd */
+    bool listed;         /* in the client's list */
 };
 
 /* F8_EINVAL for a NULL client, F8_EFORKED in a child of the process that connected, else F8_OK. */
@@ -56,10 +61,15 @@ int client_check_stream(struct f8_client *client, const char *call, const void *
 
 /*
  * region.c: tells the daemon of a region, with `count` descriptors, and puts it into the client's
- * list; region_lock held. With `cuda.more` set, the first of several: neither is done yet.
+ * list if it is not there; region_lock held. With `cuda.more` set, the first of several: neither is
+ * done yet.
  */
 int region_add(struct f8_client *client, F8__CudaMemory *cuda, const int *fds, uint32_t count,
     struct f8_region *region);
+
+/* Tells the daemon, which is another one, of a region that is in the list; region_lock held. */
+int region_add_again(struct f8_region *region);
+int region_cuda_add_again(struct f8_region *region);
 
 /* region.c: unmaps and frees a region that is in no list. NULL is allowed. */
 void region_destroy(struct f8_region *region);

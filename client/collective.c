@@ -303,7 +303,14 @@ int f8_weight_move(
     F8__Request request = F8__REQUEST__INIT;
     request.body_case = F8__REQUEST__BODY_WEIGHT_MOVE;
     request.weight_move = &move;
-    return channel_call(group->client->channel, &request, -1, NULL);
+    status = channel_call(group->client->channel, &request, -1, NULL);
+    if (status != F8_OK)
+        return status;
+    pthread_mutex_lock(&group->lock);
+    group->weights[weight].region = region;
+    group->weights[weight].offset = move.offset;
+    pthread_mutex_unlock(&group->lock);
+    return F8_OK;
 }
 
 int f8_quiesce(struct f8_group *group, int timeout_ms)

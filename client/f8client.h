@@ -126,6 +126,26 @@ F8_API int f8_capability(struct f8_client *client, const char *name, int *ret_ha
 F8_API void f8_close(struct f8_client *client);
 
 /*
+ * For a client whose daemon has ended (F8_ECONN): connects to the one that takes its place at the
+ * same socket, and tells it all that the old one was told: the device, all regions, all groups with
+ * their ranks, weights and buckets. Handles and addresses stay what they are, and shards keep what
+ * is in them. What was asked for and not waited for is lost, views that were held are stale,
+ * versions restart. Then each group is where f8_group_rejoin leaves it, and f8_seal must follow,
+ * with F8_STATE_CONTINUE for the scales of before. docs/checkpoints.md has the loop around it.
+ *
+ * Tries until a daemon answers, at most `timeout_ms` (0: once; F8_FOREVER): F8_ENODAEMON, F8_ECONN.
+ * Any other failure is of what the new daemon was told, as of the calls that told the old one;
+ * f8_reconnect may be called again after each. A group over several hosts needs a new unique id:
+ * f8_group_rejoin_hosts joins and registers it again, of groups that take amaxes first.
+ * On a client that is connected it ends that connection first, which breaks its groups.
+ *
+ * No other call on the client or what is its own may run meanwhile: other threads' calls have
+ * returned, as they do with F8_ECONN once the daemon is gone. F8_EBUSY: one has not. Each host
+ * region keeps a descriptor open for this.
+ */
+F8_API int f8_reconnect(struct f8_client *client, int timeout_ms);
+
+/*
  * Allocates `size` bytes (> 0) of zeroed shared memory for shards, 2 MiB-aligned and backed by
  * huge pages where the kernel allows, and registers them with the daemon. *ret_address is where
  * this process reads and writes them, until f8_close. F8_ELIMIT: the uid's quota is full.

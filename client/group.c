@@ -146,6 +146,8 @@ void group_free(struct f8_group *group, bool forked)
     free(group->slot_events);
     for (uint32_t i = 0; i < group->num_buckets; i++)
         free(group->buckets[i].name);
+    for (uint32_t i = 0; i < group->num_weights; i++)
+        free(group->weights[i].name);
     free(group->buckets);
     free(group->weights);
     free(group->name);
@@ -257,6 +259,7 @@ int group_join(struct f8_client *client, const char *name, uint32_t rank, uint32
     struct f8_group *group = group_new(client, name, rank, world_size);
     if (!group)
         return error_set(F8_ENOMEM, "no memory for group %s", name);
+    group->over_hosts = hosts != NULL;
     status = join(group, hosts);
     if (status == F8_OK)
         *ret_group = group;
@@ -276,11 +279,58 @@ int f8_group_rejoin(struct f8_group *group)
     return group_rejoin(group, NULL);
 }
 
+void group_lose(struct f8_group *group)
+{
+    pthread_mutex_lock(&group->lock);
+    group_abandon(group);
+    group->sealed = false;
+    group->lost = true;
+    group->id = 0; /* which no daemon gives */
+    pthread_mutex_unlock(&group->lock);
+    if (client_device(group->client))
+        group_unmap(group, false);
+}
+
+int group_join_again(struct f8_group *group, const struct f8_hosts *hosts)
+{
+    struct channel_reply reply;
+    int status = send_join(group, false, hosts, &reply);
+    if (status != F8_OK)
+        return status;
+    pthread_mutex_lock(&group->lock);
+    group->id = (uint32_t)reply.first;
+    group->generation = reply.second;
+    group->lost = false;
+    pthread_mutex_unlock(&group->lock);
+    return F8_OK;
+}
+
+/* A re-join of a group that f8_reconnect had to leave out, for want of a unique id. */
+static int return_to_hosts(struct f8_group *group, const struct f8_hosts *hosts)
+{
+    if (!hosts)
+        return error_set(F8_EORDER,
+            "group %s is over several hosts, and its daemon was lost: it takes a new unique id, "
+            "call f8_group_rejoin_hosts",
+            group->name);
+    int status = group_join_again(group, hosts);
+    if (status == F8_OK)
+        status = group_register_again(group);
+    if (status != F8_OK)
+        group_lose(group);
+    return status;
+}
+
 int group_rejoin(struct f8_group *group, const struct f8_hosts *hosts)
 {
     int status = group_begin_setup(group);
     if (status != F8_OK)
         return status;
+    if (group->lost) {
+        status = return_to_hosts(group, hosts);
+        group_end_setup(group);
+        return status;
+    }
     struct channel_reply reply;
     status = send_join(group, true, hosts, &reply);
     if (status == F8_OK) {

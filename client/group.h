@@ -33,6 +33,15 @@ struct weight {
     enum f8_dtype dtype;
     enum f8_flavour flavour;
     enum f8_wire wire;
+    /* What another daemon would have to be told. */
+    char *name;                     /* owned */
+    const struct f8_region *region; /* borrowed: from the client; NULL: the shard is empty */
+    uint64_t offset;
+    enum f8_format format;
+    int power_of_two;
+    float static_scale;
+    uint32_t history_length;
+    enum f8_history history;
 };
 
 /* In the order of a use. From SENDING on, a shared bucket counts as having a slot. */
@@ -70,6 +79,8 @@ struct f8_group {
     uint64_t generation;
     bool busy; /* a thread is in f8_register, f8_seal or f8_group_rejoin */
     bool sealed;
+    bool over_hosts;
+    bool lost;     /* its daemon is gone, and the one that is there does not know it yet */
     uint64_t seal; /* request, 0: none; outlives a wait that a signal ended */
     uint32_t slots;
     bool poison;
@@ -164,6 +175,16 @@ static inline const char *bucket_place(const struct f8_group *group, const struc
 {
     return (const char *)group->arena + bucket->place;
 }
+
+/* register.c: tells a daemon that does not know them of all weights and buckets. */
+int group_register_again(struct f8_group *group);
+
+/*
+ * group.c, for a daemon that knows nothing of this client yet: forgets all that was asked of the
+ * one before; joins anew, without registering.
+ */
+void group_lose(struct f8_group *group);
+int group_join_again(struct f8_group *group, const struct f8_hosts *hosts);
 
 /* Joining and re-joining; `hosts` (borrowed for the call) is NULL for a group of one host, or, in a
  * re-join, for the hosts that it has. */

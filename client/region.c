@@ -23,6 +23,8 @@ void region_destroy(struct f8_region *region)
     if (!region)
         return;
     map_release(region->address, region->size);
+    if (region->memfd >= 0)
+        close(region->memfd);
     free(region);
 }
 
@@ -46,31 +48,40 @@ int region_add(struct f8_client *client, F8__CudaMemory *cuda, const int *fds, u
         return error_set(F8_EPROTO, "the daemon took a region but gave it no number");
     region->client = client;
     region->id = (uint32_t)reply.first;
+    if (region->listed)
+        return F8_OK;
     pthread_mutex_lock(&client->lock);
     region->next = client->regions;
     client->regions = region;
+    region->listed = true;
     pthread_mutex_unlock(&client->lock);
     return F8_OK;
 }
 
-static int add_memfd(struct f8_client *client, int memfd, struct f8_region *region)
+int region_add_again(struct f8_region *region)
+{
+    return region->pointer ? region_cuda_add_again(region)
+                           : region_add(region->client, NULL, &region->memfd, 1, region);
+}
+
+static int add_memfd(struct f8_client *client, struct f8_region *region)
 {
     pthread_mutex_lock(&client->region_lock);
-    int status = region_add(client, NULL, &memfd, 1, region);
+    int status = region_add(client, NULL, &region->memfd, 1, region);
     pthread_mutex_unlock(&client->region_lock);
     return status;
 }
 
 /* Maps the memfd, seals its size and registers it. */
-static int region_fill(struct f8_client *client, struct f8_region *region, int memfd)
+static int region_fill(struct f8_client *client, struct f8_region *region)
 {
-    int status = map_shared(memfd, region->size, PROT_READ | PROT_WRITE, &region->address);
+    int status = map_shared(region->memfd, region->size, PROT_READ | PROT_WRITE, &region->address);
     if (status != F8_OK)
         return status;
     map_collapse(region->address, region->size);
-    if (fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
+    if (fcntl(region->memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
         return error_set(F8_EREGION, "a region's size cannot be sealed: %s", strerror(errno));
-    return add_memfd(client, memfd, region);
+    return add_memfd(client, region);
 }
 
 int f8_region_alloc(
@@ -88,11 +99,12 @@ int f8_region_alloc(
     struct f8_region *region = calloc(1, sizeof(*region));
     if (region) {
         region->size = size;
-        status = region_fill(client, region, memfd);
+        region->memfd = memfd;
+        status = region_fill(client, region);
     } else {
         status = error_set(F8_ENOMEM, "no memory for a region");
+        close(memfd);
     }
-    close(memfd); /* the mapping, and the daemon's descriptor, keep the memory */
     if (status != F8_OK) {
         region_destroy(region);
         return status;
@@ -144,9 +156,12 @@ int f8_region_share(struct f8_client *client, int memfd, struct f8_region **ret_
     if (!region)
         return error_set(F8_ENOMEM, "no memory for a region");
     region->size = size;
-    status = add_memfd(client, memfd, region);
+    region->memfd = fcntl(memfd, F_DUPFD_CLOEXEC, 0);
+    status = region->memfd >= 0
+                 ? add_memfd(client, region)
+                 : error_set(F8_ELIMIT, "no descriptor for a region: %s", strerror(errno));
     if (status != F8_OK) {
-        free(region);
+        region_destroy(region);
         return status;
     }
     *ret_region = region;

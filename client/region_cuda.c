@@ -249,6 +249,13 @@ static int check_pointer(struct pointer *pointer)
     return status == F8_OK ? check_kind(pointer) : status;
 }
 
+int region_cuda_add_again(struct f8_region *region)
+{
+    struct pointer what = {.address = (uintptr_t)region->pointer, .size = region->size};
+    int status = check_pointer(&what);
+    return status == F8_OK ? share(region->client, &what, region) : status;
+}
+
 int f8_region_share_pointer(
     struct f8_client *client, const void *pointer, size_t size, struct f8_region **ret_region)
 {
@@ -263,6 +270,8 @@ int f8_region_share_pointer(
     if (!region)
         return error_set(F8_ENOMEM, "no memory for a region");
     region->size = size;
+    region->memfd = -1;
+    region->pointer = pointer;
     pthread_mutex_lock(&client->region_lock);
     status = share(client, &what, region);
     pthread_mutex_unlock(&client->region_lock);

@@ -21,6 +21,7 @@ struct registration {
     const struct f8_group *amax_group; /* borrowed: the client's; as in struct f8_group */
     uint32_t old_weights, num_weights;
     uint32_t old_buckets, num_buckets;
+    bool again;                   /* the old ones are those that are registered now */
     F8__Weight *weight_messages;  /* owned; of the new ones */
     F8__Bucket *bucket_messages;  /* owned */
     F8__Weight **weight_pointers; /* owned: what protobuf-c wants */
@@ -31,6 +32,8 @@ static void registration_done(struct registration *r)
 {
     for (uint32_t i = r->old_buckets; r->buckets && i < r->num_buckets; i++)
         free(r->buckets[i].name);
+    for (uint32_t i = r->old_weights; r->weights && i < r->num_weights; i++)
+        free(r->weights[i].name);
     free(r->weights);
     free(r->buckets);
     free(r->weight_messages);
@@ -179,6 +182,20 @@ static void fill_weight_message(F8__Weight *message, const struct f8_weight_desc
     }
 }
 
+/* Keeps what another daemon would have to be told. */
+static int remember(const struct f8_weight_desc *desc, struct weight *w)
+{
+    w->region = desc->region;
+    w->offset = desc->offset;
+    w->format = desc->format;
+    w->power_of_two = desc->power_of_two;
+    w->static_scale = desc->static_scale;
+    w->history_length = desc->history_length;
+    w->history = desc->history;
+    w->name = strdup(desc->name);
+    return w->name ? F8_OK : error_set(F8_ENOMEM, "no memory for weight %s", desc->name);
+}
+
 static int add_weight(struct registration *r, uint32_t index)
 {
     const struct f8_weight_desc *desc = &r->from[index];
@@ -194,6 +211,8 @@ static int add_weight(struct registration *r, uint32_t index)
         status = check_amax_group(r, desc, w);
     if (status == F8_OK && desc->region && desc->region->client != r->group->client)
         status = error_set(F8_EREGION, "weight %s lies in a region of another client", desc->name);
+    if (status == F8_OK)
+        status = remember(desc, w);
     if (status != F8_OK)
         return status;
     w->bucket = GROUP_NO_BUCKET;
@@ -320,6 +339,10 @@ static void commit(struct registration *r)
 {
     struct f8_group *group = r->group;
     pthread_mutex_lock(&group->lock);
+    for (uint32_t i = 0; r->again && i < group->num_weights; i++)
+        free(group->weights[i].name);
+    for (uint32_t i = 0; r->again && i < group->num_buckets; i++)
+        free(group->buckets[i].name);
     free(group->weights);
     free(group->buckets);
     group->weights = r->weights;
@@ -366,5 +389,49 @@ int f8_register(struct f8_group *group, const struct f8_weight_desc *weights, ui
         status = register_lists(&r, num_weights, buckets, num_buckets);
     registration_done(&r);
     group_end_setup(group);
+    return status;
+}
+
+/* What the weight was registered with, and where its shard lies now. */
+static struct f8_weight_desc desc_of(const struct weight *w)
+{
+    struct f8_weight_desc desc = {
+        .name = w->name,
+        .ndim = w->ndim,
+        .dtype = w->dtype,
+        .flavour = w->flavour,
+        .format = w->format,
+        .power_of_two = w->power_of_two,
+        .static_scale = w->static_scale,
+        .history_length = w->history_length,
+        .history = w->history,
+        .amax_group = w->amax_group,
+        .region = w->region,
+        .offset = w->offset,
+    };
+    memcpy(desc.shape, w->shape, w->ndim * sizeof(w->shape[0]));
+    return desc;
+}
+
+int group_register_again(struct f8_group *group)
+{
+    struct f8_weight_desc *weights = array_new(group->num_weights, sizeof(*weights));
+    struct f8_bucket_desc *buckets = array_new(group->num_buckets, sizeof(*buckets));
+    struct registration r = {.group = group, .from = weights, .again = true};
+    int status = F8_OK;
+    if (!weights || !buckets)
+        status = error_set(F8_ENOMEM, "no memory to register the weights of group %s", group->name);
+    for (uint32_t i = 0; status == F8_OK && i < group->num_weights; i++)
+        weights[i] = desc_of(&group->weights[i]);
+    for (uint32_t i = 0; status == F8_OK && i < group->num_buckets; i++)
+        buckets[i] = (struct f8_bucket_desc){.name = group->buckets[i].name,
+            .first = group->buckets[i].first,
+            .count = group->buckets[i].count,
+            .shared = group->buckets[i].shared};
+    if (status == F8_OK && group->num_weights + group->num_buckets > 0)
+        status = register_lists(&r, group->num_weights, buckets, group->num_buckets);
+    registration_done(&r);
+    free(weights);
+    free(buckets);
     return status;
 }

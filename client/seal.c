@@ -197,6 +197,11 @@ int f8_seal(struct f8_group *group, const struct f8_seal_options *options)
         return status;
     if (group->sealed)
         status = error_set(F8_EORDER, "group %s is sealed already", group->name);
+    else if (group->lost)
+        status = error_set(F8_EORDER,
+            "the daemon of group %s was lost: call f8_reconnect, or, after it, "
+            "f8_group_rejoin_hosts",
+            group->name);
     else if (group->seal == 0)
         status = send_seal(group, options ? options : &no_options);
     if (status == F8_OK)

@@ -181,9 +181,12 @@ static int store(struct collective *collective)
     if (status == F8_OK)
         status = state_put(collective->context->states, &form, &group->stored, refusal);
     state_form_done(&form);
-    if (status == F8_OK)
-        state_hold(group->stored);
-    return status;
+    if (status < 0)
+        return status;
+    state_hold(group->stored);
+    if (seal_of(group)->state != F8_PROTO_STATE_CONTINUE)
+        state_replaced(group->stored);
+    return F8_OK;
 }
 
 int collective_take_state(struct collective *collective)

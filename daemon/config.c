@@ -27,6 +27,9 @@
 #define OPTION_CHECK   1003
 #define OPTION_PRINT   1004
 
+/* The system's directory of snapshots. */
+#define STATE_DIRECTORY "/var/lib/f8gatherd"
+
 #define NUM_OPTIONS (CONFIG_NUM_SETTINGS + 5)
 
 /* What the command line asks for besides settings. */
@@ -169,11 +172,11 @@ static int read_flags(int argc, char **argv, struct config_draft *draft, struct 
     return status;
 }
 
-/* Whether the system's directory is there, or can be made. */
+/* Whether a directory of the system's is there and ours to write, or can be made. */
 static bool can_have(const char *directory)
 {
-    char parent[] = F8_PROTO_SOCKET;
-    (void)strcpy(parent, directory);
+    char parent[64];
+    (void)snprintf(parent, sizeof(parent), "%s", directory);
     *strrchr(parent, '/') = '\0';
     if (access(directory, W_OK) == 0)
         return true;
@@ -196,6 +199,24 @@ static int default_socket(struct config_draft *draft, struct reason *reason)
     char path[sizeof(draft->config.socket) + 32];
     (void)snprintf(path, sizeof(path), "%.100s/%s", runtime, F8_PROTO_SOCKET_NAME);
     return config_set(draft, setting, "XDG_RUNTIME_DIR", "default", path, reason);
+}
+
+/* What the service manager names, the first of several; else the system's, with its socket. */
+static int default_state_dir(struct config_draft *draft, struct reason *reason)
+{
+    const struct config_setting *setting = config_find("state-dir");
+    const char *passed = getenv("STATE_DIRECTORY");
+    if (strcmp(draft->origins[setting - config_settings], "default") != 0)
+        return F8_OK;
+    if (passed && passed[0] != '\0') {
+        char path[CONFIG_TEXT_SIZE];
+        (void)snprintf(path, sizeof(path), "%.*s", (int)strcspn(passed, ":"), passed);
+        return config_set(
+            draft, setting, "STATE_DIRECTORY", "environment STATE_DIRECTORY", path, reason);
+    }
+    if (strcmp(draft->config.socket, F8_PROTO_SOCKET) != 0 || !can_have(STATE_DIRECTORY))
+        return F8_OK;
+    return config_set(draft, setting, "--state-dir", "default", STATE_DIRECTORY, reason);
 }
 
 static int check_together(const struct config_draft *draft, struct reason *reason)
@@ -228,6 +249,8 @@ static int read_all(int argc, char **argv, const struct command *command,
         status = config_check_metrics(&draft->config, reason);
     if (status == F8_OK && draft->config.socket[0] == '\0')
         status = default_socket(draft, reason);
+    if (status == F8_OK)
+        status = default_state_dir(draft, reason);
     return status;
 }
 

@@ -35,7 +35,9 @@ enum config_reach {
 };
 
 struct config {
-    char socket[108]; /* path, as long as sun_path */
+    char socket[108];              /* path, as long as sun_path */
+    char state_dir[256];           /* of snapshots; empty: none are kept */
+    uint64_t snapshot_interval_ms; /* 0: at the end and on demand only */
     enum log_level log_level;
     uint32_t threads; /* of the worker pool */
     uint32_t max_connections;

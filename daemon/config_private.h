@@ -16,6 +16,7 @@ enum config_kind {
     KIND_SECONDS, /* uint64_t milliseconds */
     KIND_MS,      /* uint64_t */
     KIND_SOCKET,
+    KIND_STATE_DIR,
     KIND_LEVEL,
     KIND_GROUP,
     KIND_CUDA,
@@ -36,9 +37,12 @@ struct config_setting {
     uint64_t least, most;
 };
 
-#define CONFIG_NUM_SETTINGS 29
+#define CONFIG_NUM_SETTINGS 31
 
 extern const struct config_setting config_settings[]; /* CONFIG_NUM_SETTINGS */
+
+/* The value of state-dir that keeps no snapshots. */
+#define CONFIG_NO_STATE_DIR "none"
 
 /* The setting of that flag, or NULL. */
 const struct config_setting *config_find(const char *flag);

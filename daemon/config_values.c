@@ -60,6 +60,22 @@ static int set_socket(
     return F8_OK;
 }
 
+static int set_state_dir(
+    struct config *config, const char *from, const char *text, struct reason *reason)
+{
+    size_t length = strlen(text);
+    if (strcmp(text, CONFIG_NO_STATE_DIR) == 0) {
+        config->state_dir[0] = '\0';
+        return F8_OK;
+    }
+    if (text[0] != '/' || length >= sizeof(config->state_dir))
+        return reason_set(reason, F8_EINVAL,
+            "%s: %s is neither an absolute path of at most %zu bytes nor " CONFIG_NO_STATE_DIR,
+            from, text, sizeof(config->state_dir) - 1);
+    memcpy(config->state_dir, text, length + 1);
+    return F8_OK;
+}
+
 static int set_group(
     struct config *config, const char *from, const char *text, struct reason *reason)
 {
@@ -165,6 +181,8 @@ static int set_one(struct config *config, const struct config_setting *setting, 
     switch (setting->kind) {
     case KIND_SOCKET:
         return set_socket(config, from, text, reason);
+    case KIND_STATE_DIR:
+        return set_state_dir(config, from, text, reason);
     case KIND_GROUP:
         return set_group(config, from, text, reason);
     case KIND_LEVEL:
@@ -221,6 +239,10 @@ void config_format(
     case KIND_METRICS:
         (void)snprintf(text, CONFIG_TEXT_SIZE, "%s", (const char *)field);
         break;
+    case KIND_STATE_DIR:
+        (void)snprintf(text, CONFIG_TEXT_SIZE, "%s",
+            config->state_dir[0] == '\0' ? CONFIG_NO_STATE_DIR : config->state_dir);
+        break;
     case KIND_LEVEL:
         (void)snprintf(text, CONFIG_TEXT_SIZE, "%s", log_level_word(config->log_level));
         break;
@@ -252,6 +274,8 @@ static size_t size_of(enum config_kind kind)
         return sizeof(uint64_t);
     case KIND_SOCKET:
         return sizeof(((struct config *)0)->socket);
+    case KIND_STATE_DIR:
+        return sizeof(((struct config *)0)->state_dir);
     case KIND_LEVEL:
         return sizeof(enum log_level);
     case KIND_GROUP:

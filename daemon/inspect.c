@@ -103,6 +103,7 @@ static void fill_status(struct page *page)
     inspect_devices(page, info);
     inspect_place(page, info);
     inspect_kept_engines(page, info);
+    inspect_saved(page, info);
     page->reply->status = info;
 }
 

@@ -47,6 +47,9 @@ void inspect_place(struct page *page, F8__StatusInfo *info);
 void inspect_kept_engines(struct page *page, F8__StatusInfo *info);
 void inspect_group_hosts(struct page *page, const struct group *group, F8__GroupInfo *info);
 
+/* The states' snapshots: inspect_saved.c. */
+void inspect_saved(struct page *page, F8__StatusInfo *info);
+
 /* On which devices the group is, and how these exchange bytes. False: the page is full. */
 bool inspect_group_devices(struct page *page, const struct group *group, F8__GroupInfo *info);
 

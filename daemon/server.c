@@ -69,6 +69,10 @@ static int open_states(struct server *server, const struct config *config, struc
     if (status < 0)
         return status;
     server->session.collective.states = server->states;
+    status = state_saver_new(&server->loop, config, server->states, &server->saver, reason);
+    if (status < 0)
+        return status;
+    server->session.saver = server->saver;
     registry_count_also(server->session.registry, state_store_held, server->states);
     return F8_OK;
 }
@@ -184,6 +188,10 @@ static void take_down(struct server *server)
     backend_free(server->cuda);
     backend_free(server->backend);
     (void)uv_run(&server->loop, UV_RUN_DEFAULT);
+    if (server->ending)
+        state_saver_finish(server->saver);
+    (void)uv_run(&server->loop, UV_RUN_DEFAULT);
+    state_saver_close(server->saver);
     state_store_close(server->states);
     uv_walk(&server->loop, close_any, NULL); /* what is left: the signals */
     (void)uv_run(&server->loop, UV_RUN_DEFAULT);

@@ -100,6 +100,7 @@ static void on_hangup(uv_signal_t *signal, int number)
     if (config_reload(server->argc, server->argv, &server->told, &server->config, &reason) < 0)
         log_error("SIGHUP: no setting is changed: %s", reason.text);
     log_set_level(server->config.log_level);
+    state_saver_reload(server->saver);
     server_say_ready(server);
 }
 

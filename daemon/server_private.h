@@ -13,6 +13,7 @@
 #include "daemon/conn.h"
 #include "daemon/listener.h"
 #include "daemon/lock.h"
+#include "daemon/state_saver.h"
 #include "daemon/world.h"
 
 struct metrics_http;
@@ -35,6 +36,7 @@ struct server {
     struct backend *backend;    /* owned: the host's */
     struct backend *cuda;       /* owned; NULL: no GPUs here */
     struct state_store *states; /* owned */
+    struct state_saver *saver;  /* owned */
     struct worlds *worlds;      /* owned */
     struct metrics_http *http;  /* owned; NULL: metrics are not served over HTTP */
 };

@@ -227,7 +227,7 @@ static int check_role(
     if (body == F8__REQUEST__BODY_PING || body == F8__REQUEST__BODY_GOODBYE)
         return F8_OK;
     bool operators = body == F8__REQUEST__BODY_INSPECT || body == F8__REQUEST__BODY_IMPORT ||
-                     body == F8__REQUEST__BODY_METRICS;
+                     body == F8__REQUEST__BODY_METRICS || body == F8__REQUEST__BODY_SNAPSHOT;
     bool both = body == F8__REQUEST__BODY_EXPORT || body == F8__REQUEST__BODY_UNIQUE_ID;
     if (session->admin != operators && !both)
         return reason_set(reason, F8_EPERM,
@@ -271,6 +271,7 @@ static session_handler *const handlers[] = {
     [F8__REQUEST__BODY_DEVICE_DROP] = session_device_drop,
     [F8__REQUEST__BODY_UNIQUE_ID] = session_unique_id,
     [F8__REQUEST__BODY_METRICS] = session_metrics,
+    [F8__REQUEST__BODY_SNAPSHOT] = session_snapshot,
 };
 
 /* What nobody waits for is never answered, not even when it is refused. */

@@ -13,6 +13,7 @@
 #include "daemon/collective.h"
 #include "daemon/metrics.h"
 #include "daemon/registry.h"
+#include "daemon/state_saver.h"
 #include "f8gather.pb-c.h"
 
 struct session;
@@ -28,6 +29,7 @@ struct session_context {
     struct registry *registry;            /* borrowed */
     struct collective_context collective; /* its listener is session_listener */
     const struct session_link *link;      /* borrowed: static */
+    struct state_saver *saver;            /* borrowed */
     struct reason no_cuda;                /* why collective.cuda is NULL */
     uint64_t started;                     /* loop time, ms */
     uint32_t connections;

@@ -65,6 +65,7 @@ struct answer {
         F8__DoneReply done;
         F8__UniqueIdReply unique_id;
         F8__MetricsReply metrics;
+        F8__SnapshotReply snapshot;
     } body;
     struct reason reason;
     int fd;        /* borrowed; -1: none */
@@ -133,6 +134,9 @@ int session_sealed_copy(const char *name, const void *bytes, size_t size);
 
 /* session_metrics.c */
 session_handler session_metrics;
+
+/* session_snapshot.c */
+session_handler session_snapshot;
 
 /* inspect.c */
 session_handler session_inspect;

@@ -217,6 +217,8 @@ static int store_import(struct session *session, const F8__Import *message,
         session->context->registry, message->uid, "the import", state_stored_size(&form), reason);
     if (status == F8_OK)
         status = state_put(store, &form, &state, reason);
+    if (status == F8_OK)
+        state_replaced(state);
     state_form_done(&form);
     return status;
 }

@@ -1,34 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The states that are stored, and for how long: see state.h; their directory is state_dir.c's. */
-#include "daemon/state.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/log.h"
-#include "daemon/state_dir.h"
-#include "daemon/state_file.h"
+#include "daemon/state_private.h"
 #include "status.h"
-
-struct state {
-    struct state_store *store; /* borrowed: owns this */
-    struct state *next;        /* owned: the store's list */
-    struct state_file file;
-    uint64_t number;  /* of its file */
-    uint64_t order;   /* since when it lingers, or was loaded: the lowest is the oldest */
-    uint64_t expires; /* loop time, ms, while it lingers */
-    bool held;
-};
-
-struct state_store {
-    uv_loop_t *loop;             /* borrowed */
-    const struct config *config; /* borrowed */
-    struct state_dir dir;
-    struct state *first; /* owned list */
-    uint64_t last;       /* number or order that was given out */
-    uv_timer_t timer;    /* armed while something lingers */
-};
 
 static void on_timer(uv_timer_t *timer);
 
@@ -51,13 +29,21 @@ static void state_free(struct state *state)
     free(state);
 }
 
-/* Without setting the clock, for loops over the list. */
+void state_see_counter(struct state_store *store, uint32_t counter)
+{
+    if (counter >= store->counter)
+        store->counter = (counter | 1) + 1;
+}
+
+/* Without setting the clock, for loops over the list. Its snapshots go with it. */
 static void forget(struct state *state)
 {
+    state_forget_snapshots(state);
     struct state **link = &state->store->first;
     while (*link != state)
         link = &(*link)->next;
     *link = state->next;
+    state_see_counter(state->store, state_file_counter(&state->file));
     state_dir_remove(&state->store->dir, state->number);
     state_free(state);
 }
@@ -114,6 +100,7 @@ static int take_file(void *context, uint64_t number, const struct state_file *fi
     if (!state)
         return F8_ENOMEM;
     *state = (struct state){.store = store, .file = *file, .number = number, .order = number};
+    state_see_counter(store, state_file_counter(file));
     insert(state);
     linger(state);
     log_info("the state of job %s, group %s of uid %u is there, at sync %" PRIu64, owner->job,
@@ -138,12 +125,15 @@ int state_store_open(uv_loop_t *loop, const struct config *config, struct state_
     store->timer.data = store;
     uv_unref((uv_handle_t *)&store->timer);
     state_dir_init(&store->dir, config->socket);
+    snapshot_dir_init(&store->snapshots);
     int status = state_dir_load(&store->dir, take_file, store, reason);
+    store->last = store->dir.last;
+    if (status == F8_OK)
+        status = state_load_snapshots(store, reason);
     if (status < 0) {
         state_store_close(store);
         return status;
     }
-    store->last = store->dir.last;
     arm(store);
     *ret_store = store;
     return F8_OK;
@@ -159,6 +149,7 @@ void state_store_close(struct state_store *store)
         state_free(state);
     }
     state_dir_done(&store->dir);
+    snapshot_dir_done(&store->snapshots);
     uv_close((uv_handle_t *)&store->timer, on_closed);
 }
 
@@ -240,8 +231,8 @@ bool state_is_held(const struct state *state)
     return state->held;
 }
 
-static int add(struct state_store *store, const struct state_form *form, struct state **ret_state,
-    struct reason *reason)
+int state_add(struct state_store *store, const struct state_form *form, uint32_t counter,
+    struct state **ret_state, struct reason *reason)
 {
     const struct state_owner *owner = &form->head.owner;
     int status = make_room(store, owner, reason);
@@ -253,7 +244,7 @@ static int add(struct state_store *store, const struct state_form *form, struct 
             reason, F8_ENOMEM, "out of memory for the state of group %s", owner->group);
     state->store = store;
     state->number = state->order = ++store->last;
-    status = state_dir_write(&store->dir, state->number, form, &state->file, reason);
+    status = state_dir_write(&store->dir, state->number, form, counter, &state->file, reason);
     if (status < 0) {
         free(state);
         return status;
@@ -262,6 +253,18 @@ static int add(struct state_store *store, const struct state_form *form, struct 
     linger(state);
     arm(store);
     *ret_state = state;
+    return F8_OK;
+}
+
+int state_overwrite(
+    struct state *state, const struct state_form *form, uint32_t counter, struct reason *reason)
+{
+    struct state_file file;
+    int status = state_dir_write(&state->store->dir, state->number, form, counter, &file, reason);
+    if (status < 0)
+        return status;
+    state_file_close(&state->file);
+    state->file = file;
     return F8_OK;
 }
 
@@ -276,13 +279,10 @@ int state_put(struct state_store *store, const struct state_form *form, struct s
     const struct state_owner *owner = &form->head.owner;
     struct state *state = state_find(store, owner->uid, owner->job, owner->group);
     if (!state)
-        return add(store, form, ret_state, reason);
-    struct state_file file;
-    int status = state_dir_write(&store->dir, state->number, form, &file, reason);
+        return state_add(store, form, store->counter, ret_state, reason);
+    int status = state_overwrite(state, form, state_file_counter(&state->file) + 1, reason);
     if (status < 0)
         return status;
-    state_file_close(&state->file);
-    state->file = file;
     if (!state->held) {
         state->order = ++store->last;
         linger(state);

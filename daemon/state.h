@@ -6,6 +6,9 @@
  *
  * A state is held while its group exists. Once released it lingers: it can be continued until
  * its time is up or its uid stores more than --max-states, when the oldest goes first.
+ *
+ * With --state-dir there are snapshots too, for a reboot: state_saver.h writes them, and here is
+ * what it writes. A snapshot goes when its state goes.
  */
 #ifndef F8_DAEMON_STATE_H
 #define F8_DAEMON_STATE_H
@@ -14,13 +17,15 @@
 
 #include "daemon/config.h"
 #include "daemon/state_form.h"
+#include "daemon/state_snapshot.h"
 
 struct state;
 struct state_store;
 
 /*
  * Loads what the directory <socket>.state has, if it is there; it is made when the first state is
- * stored. Damaged files are renamed to *.bad, and logged. F8_EPERM: the directory is another
+ * stored. Damaged files are renamed to *.bad, and logged. Then the snapshots, which count where
+ * they are newer or alone; damaged ones are renamed to *.damaged. F8_EPERM: a directory is another
  * uid's or open to others; F8_EBUSY: another daemon uses it; F8_EIO, F8_ENOMEM.
  */
 int state_store_open(uv_loop_t *loop, const struct config *config, struct state_store **ret_store,
@@ -66,6 +71,9 @@ uint64_t state_stored_size(const struct state_form *form);
 int state_put(struct state_store *store, const struct state_form *form, struct state **ret_state,
     struct reason *reason);
 
+/* It was stored anew, and does not continue what was stored before: the snapshots of that go. */
+void state_replaced(struct state *state);
+
 /* Whether a job of this token may continue it. */
 bool state_admits(const struct state *state, const uint8_t *token, size_t token_size);
 
@@ -78,5 +86,50 @@ const uint8_t *state_values(const struct state *state);
 /* Takes in a sync. When this returns it is kept, whatever happens to the process. */
 void state_sync(struct state *state, uint64_t syncs, const struct weight_list *list,
     const struct scaling *scalings);
+
+/* A state as it was at one moment, to be written as its snapshot. */
+struct state_copy {
+    struct state_store *store; /* borrowed */
+    uint8_t *bytes;            /* owned */
+    size_t size;
+    uint64_t number, line; /* which state it is of */
+    uint32_t counter;
+};
+
+/*
+ * Copies a state that its snapshot does not have, and that no earlier call for this pass gave;
+ * passes are counted upwards from 1. F8_ENOENT: there is none (any more); F8_ENOMEM.
+ */
+int state_copy_due(
+    struct state_store *store, uint64_t pass, struct state_copy *ret_copy, struct reason *reason);
+
+/* Any thread: writes it to the disk, beside the snapshots that count. F8_EIO. */
+int state_copy_write(const struct state_copy *copy, struct reason *reason);
+
+/* What was written is the state's snapshot now, if the state is still the same. F8_EIO. */
+int state_copy_commit(const struct state_copy *copy, struct reason *reason);
+
+void state_copy_done(struct state_copy *copy);
+
+/* Any thread: what was committed or removed reaches the disk. F8_EIO. */
+int state_store_sync(const struct state_store *store, struct reason *reason);
+
+/* `removed` is called when snapshots were removed, which is to reach the disk soon; NULL: no more.
+ */
+void state_store_watch_removals(
+    struct state_store *store, void (*removed)(void *context), void *context);
+
+/* Tries again to remove snapshots that could not be removed. F8_EIO. */
+int state_store_retry(struct state_store *store, struct reason *reason);
+
+/* The snapshots that there are; what it points to is the store's. */
+struct state_saved {
+    const char *path; /* empty: none are kept */
+    uint32_t states;
+    uint64_t bytes;
+    const char (*damaged)[SNAPSHOT_NAME_SIZE]; /* the first SNAPSHOT_MAX_DAMAGED names */
+    uint32_t num_damaged;
+};
+void state_store_saved(const struct state_store *store, struct state_saved *ret_saved);
 
 #endif

@@ -33,35 +33,34 @@ static char *name_of(uint64_t number, const char *suffix, char *name)
 }
 
 /* That it is a directory, ours alone, and that no other daemon has it. */
-static int check(const struct state_dir *dir, struct reason *reason)
+static int check(int fd, const char *path, struct reason *reason)
 {
     struct stat st;
-    if (fstat(dir->fd, &st) < 0)
+    if (fstat(fd, &st) < 0)
         return reason_set(
-            reason, F8_EIO, "cannot fstat the state directory %s: %s", dir->path, strerror(errno));
+            reason, F8_EIO, "cannot fstat the state directory %s: %s", path, strerror(errno));
     if (st.st_uid != geteuid() || (st.st_mode & 077) != 0)
         return reason_set(reason, F8_EPERM,
             "the state directory %s is of uid %u and mode %03o, it must be of uid %u and mode 700",
-            dir->path, (unsigned)st.st_uid, (unsigned)(st.st_mode & 0777), (unsigned)geteuid());
-    if (flock(dir->fd, LOCK_EX | LOCK_NB) < 0)
+            path, (unsigned)st.st_uid, (unsigned)(st.st_mode & 0777), (unsigned)geteuid());
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         return reason_set(reason, errno == EWOULDBLOCK ? F8_EBUSY : F8_EIO,
-            "the state directory %s cannot be locked: %s", dir->path,
+            "the state directory %s cannot be locked: %s", path,
             errno == EWOULDBLOCK ? "another daemon uses it" : strerror(errno));
     return F8_OK;
 }
 
-/* F8_ENOENT: there is none. */
-static int open_directory(struct state_dir *dir, struct reason *reason)
+int state_dir_open(const char *path, int *ret_fd, struct reason *reason)
 {
-    dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (dir->fd < 0)
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
         return reason_set(reason, errno == ENOENT ? F8_ENOENT : F8_EIO,
-            "cannot open the state directory %s: %s", dir->path, strerror(errno));
-    int status = check(dir, reason);
-    if (status < 0) {
-        (void)close(dir->fd);
-        dir->fd = -1;
-    }
+            "cannot open the state directory %s: %s", path, strerror(errno));
+    int status = check(fd, path, reason);
+    if (status < 0)
+        (void)close(fd);
+    else
+        *ret_fd = fd;
     return status;
 }
 
@@ -72,7 +71,7 @@ static int make_directory(struct state_dir *dir, struct reason *reason)
     if (mkdir(dir->path, 0700) < 0 && errno != EEXIST)
         return reason_set(
             reason, F8_EIO, "cannot make the state directory %s: %s", dir->path, strerror(errno));
-    return open_directory(dir, reason);
+    return state_dir_open(dir->path, &dir->fd, reason);
 }
 
 /* Whether it is a number of ours and the suffix. */
@@ -134,7 +133,7 @@ static void load_one(struct state_dir *dir, const char *name, state_dir_taker *t
 int state_dir_load(
     struct state_dir *dir, state_dir_taker *take, void *context, struct reason *reason)
 {
-    int status = open_directory(dir, reason);
+    int status = state_dir_open(dir->path, &dir->fd, reason);
     if (status == F8_ENOENT)
         return F8_OK;
     if (status < 0)
@@ -155,14 +154,14 @@ int state_dir_load(
 }
 
 int state_dir_write(struct state_dir *dir, uint64_t number, const struct state_form *form,
-    struct state_file *ret_file, struct reason *reason)
+    uint32_t counter, struct state_file *ret_file, struct reason *reason)
 {
     char temporary[NAME_SIZE], name[NAME_SIZE];
     int status = make_directory(dir, reason);
     if (status < 0)
         return status;
     return state_file_create(dir->fd, name_of(number, ".new", temporary),
-        name_of(number, ".state", name), form, ret_file, reason);
+        name_of(number, ".state", name), form, counter, ret_file, reason);
 }
 
 void state_dir_remove(struct state_dir *dir, uint64_t number)

@@ -29,9 +29,16 @@ typedef int state_dir_taker(void *context, uint64_t number, const struct state_f
 int state_dir_load(
     struct state_dir *dir, state_dir_taker *take, void *context, struct reason *reason);
 
-/* Writes a file, in the place of the one of that number, and the directory if need be. */
+/*
+ * Opens and locks a directory that is this uid's alone. F8_ENOENT: there is none; F8_EPERM: it is
+ * another uid's or open to others; F8_EBUSY: another daemon has it; F8_EIO.
+ */
+int state_dir_open(const char *path, int *ret_fd, struct reason *reason);
+
+/* Writes a file with its values under that counter, in the place of the one of that number, and
+ * makes the directory if need be. */
 int state_dir_write(struct state_dir *dir, uint64_t number, const struct state_form *form,
-    struct state_file *ret_file, struct reason *reason);
+    uint32_t counter, struct state_file *ret_file, struct reason *reason);
 
 void state_dir_remove(struct state_dir *dir, uint64_t number);
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/state_bytes.h"
+#include "daemon/state_table.h"
 #include "status.h"
 
 /* Bytes of the word. It holds the counter of the half that holds, and its complement. */
@@ -36,27 +37,28 @@ static uint8_t *half_at(const struct state_file *file, uint32_t counter)
     return file->data + file->head.size + WORD_SIZE + (counter & 1) * file->head.values_size;
 }
 
-static uint32_t counter_of(const struct state_file *file)
+uint32_t state_file_counter(const struct state_file *file)
 {
     return (uint32_t)le64toh(__atomic_load_n(word_at(file), __ATOMIC_ACQUIRE));
 }
 
 const uint8_t *state_file_values(const struct state_file *file)
 {
-    return half_at(file, counter_of(file));
+    return half_at(file, state_file_counter(file));
 }
 
 void state_file_write(struct state_file *file, uint64_t syncs, const struct weight_list *list,
     const struct scaling *scalings)
 {
-    uint32_t next = counter_of(file) + 1;
+    uint32_t next = state_file_counter(file) + 1;
     state_values_write(half_at(file, next), file->head.values_size, next, syncs, list, scalings);
 }
 
 /* One aligned store after all others: a process that ends has made either all of them or none. */
 void state_file_flip(struct state_file *file)
 {
-    __atomic_store_n(word_at(file), htole64(word_of(counter_of(file) + 1)), __ATOMIC_RELEASE);
+    __atomic_store_n(
+        word_at(file), htole64(word_of(state_file_counter(file) + 1)), __ATOMIC_RELEASE);
 }
 
 void state_file_close(struct state_file *file)
@@ -78,7 +80,7 @@ static int map(
 }
 
 /* Fills a file of which nobody knows yet. */
-static int fill(int fd, const char *name, const struct state_form *form,
+static int fill(int fd, const char *name, const struct state_form *form, uint32_t counter,
     struct state_file *ret_file, struct reason *reason)
 {
     size_t size = state_file_size(&form->head);
@@ -98,14 +100,16 @@ static int fill(int fd, const char *name, const struct state_form *form,
         state_file_close(&file);
         return status;
     }
-    memcpy(half_at(&file, 0), form->bytes + form->head.size, form->head.values_size);
-    __atomic_store_n(word_at(&file), htole64(word_of(0)), __ATOMIC_RELEASE);
+    state_values_copy(
+        half_at(&file, counter), form->bytes + form->head.size, form->head.values_size, counter);
+    __atomic_store_n(word_at(&file), htole64(word_of(counter)), __ATOMIC_RELEASE);
     *ret_file = file;
     return F8_OK;
 }
 
 int state_file_create(int directory, const char *temporary, const char *name,
-    const struct state_form *form, struct state_file *ret_file, struct reason *reason)
+    const struct state_form *form, uint32_t counter, struct state_file *ret_file,
+    struct reason *reason)
 {
     struct state_file file;
     int fd = openat(directory, temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -113,7 +117,7 @@ int state_file_create(int directory, const char *temporary, const char *name,
         return reason_set(reason, F8_EIO,
             "cannot store the state of group %s: cannot make the file %s: %s",
             form->head.owner.group, temporary, strerror(errno));
-    int status = fill(fd, temporary, form, &file, reason);
+    int status = fill(fd, temporary, form, counter, &file, reason);
     (void)close(fd);
     if (status == F8_OK && renameat(directory, temporary, directory, name) < 0) {
         status = reason_set(reason, F8_EIO,

@@ -19,11 +19,13 @@ struct state_file {
 uint64_t state_file_size(const struct state_head *head);
 
 /*
- * Writes the form to a new file `temporary` of the directory, with all its room reserved, and
- * renames it to `name`, which may exist and is replaced whole. F8_EIO: nothing has changed.
+ * Writes the form to a new file `temporary` of the directory, with all its room reserved and its
+ * values under that counter, and renames it to `name`, which may exist and is replaced whole.
+ * F8_EIO: nothing has changed.
  */
 int state_file_create(int directory, const char *temporary, const char *name,
-    const struct state_form *form, struct state_file *ret_file, struct reason *reason);
+    const struct state_form *form, uint32_t counter, struct state_file *ret_file,
+    struct reason *reason);
 
 /* Opens and checks a file. F8_EINVAL: damaged; F8_EVERSION; F8_EIO: it cannot be read now. */
 int state_file_open(
@@ -34,6 +36,9 @@ void state_file_close(struct state_file *file);
 
 /* The values that hold. */
 const uint8_t *state_file_values(const struct state_file *file);
+
+/* Their counter: one more than that of the values before. */
+uint32_t state_file_counter(const struct state_file *file);
 
 /* Writes new values into the other half, which do not hold before state_file_flip. */
 void state_file_write(struct state_file *file, uint64_t syncs, const struct weight_list *list,

@@ -160,7 +160,7 @@ int state_form_copy(const struct state_owner *owner, const struct state_head *he
     int status = new_form(owner, &table, &form, reason);
     if (status < 0)
         return status;
-    state_values_copy(form.bytes + form.head.size, values, head->values_size);
+    state_values_copy(form.bytes + form.head.size, values, head->values_size, 0);
     *ret_form = form;
     return F8_OK;
 }

@@ -88,7 +88,8 @@ int state_form_check(const uint8_t *bytes, size_t size, const char *what,
 
 /*
  * Whether the header's weights are those that the list has, in the same order; else the reason
- * names the first difference. F8_EMISMATCH.
+ * names all that the state lacks, has besides, or has as another kind, as far as there is room.
+ * F8_EMISMATCH, F8_ENOMEM.
  */
 int state_head_compare(const struct state_head *head, const struct weight_list *list,
     const char *what, struct reason *reason);

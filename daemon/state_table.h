@@ -30,7 +30,7 @@ bool state_entry_read(const uint8_t **at, const uint8_t *end, struct state_entry
 /* Bytes of the values of one weight. */
 size_t state_value_size(uint32_t history_length);
 
-/* Copies values, with counter 0. */
-void state_values_copy(uint8_t *values, const uint8_t *from, size_t size);
+/* Copies values, under another counter. */
+void state_values_copy(uint8_t *values, const uint8_t *from, size_t size, uint32_t counter);
 
 #endif

@@ -88,10 +88,10 @@ void state_values_write(uint8_t *values, size_t size, uint32_t counter, uint64_t
     put32(values + AT_CRC, checksum(values, size));
 }
 
-void state_values_copy(uint8_t *values, const uint8_t *from, size_t size)
+void state_values_copy(uint8_t *values, const uint8_t *from, size_t size, uint32_t counter)
 {
     memcpy(values, from, size);
-    put32(values + AT_COUNTER, 0);
+    put32(values + AT_COUNTER, counter);
     put32(values + AT_CRC, checksum(values, size));
 }
 

@@ -37,7 +37,7 @@ f8_add_cuda_run(conformance_uneven COMMAND conformance ${VECTORS} DEVICES 3 MEMO
     ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=13)
 
 # Each on one device, and on four with random delays.
-set(SUITES gathered mesh rank_death death misuse state_seal state_import state_kill interrupt
+set(SUITES gathered mesh rank_death death misuse state_seal state_import state_kill reconnect interrupt
     daemon_end)
 if(NOT F8_SANITIZE) # 500 gathers, of which one is like another: many minutes then
     list(APPEND SUITES round_trips)

@@ -61,6 +61,8 @@ static const struct {
     {"--host-timeout", "F8GATHERD_HOST_TIMEOUT", "4500", 4500, "39", "1073741825",
         AT(host_timeout_ms)},
     {"--max-worlds", "F8GATHERD_MAX_WORLDS", "18", 18, "0", "65537", AT(max_worlds)},
+    {"--snapshot-interval", "F8GATHERD_SNAPSHOT_INTERVAL", "0", 0, NULL, "1073741825",
+        AT(snapshot_interval_ms)},
 };
 
 #define NUM_NUMBERS ((int)(sizeof(numbers) / sizeof(numbers[0])))
@@ -82,6 +84,8 @@ static void clear_environment(void)
     for (int i = 0; i < NUM_NUMBERS; i++)
         (void)unsetenv(numbers[i].variable);
     (void)unsetenv("F8GATHERD_SOCKET");
+    (void)unsetenv("F8GATHERD_STATE_DIR");
+    (void)unsetenv("STATE_DIRECTORY");
     (void)unsetenv("F8GATHERD_LOG_LEVEL");
     (void)unsetenv("F8GATHERD_ADMIN_GROUP");
     (void)unsetenv("F8GATHERD_CUDA");
@@ -372,6 +376,28 @@ START_TEST(help_has_every_flag)
 }
 END_TEST
 
+START_TEST(state_directory)
+{
+    assert_ok(parse(NULL, NULL));
+    ck_assert_str_eq(config.state_dir, ""); /* another socket than the system's */
+    ck_assert_uint_eq(config.snapshot_interval_ms, 60000);
+    (void)setenv("STATE_DIRECTORY", "/var/lib/one:/var/lib/two", 1);
+    assert_ok(parse(NULL, NULL));
+    ck_assert_str_eq(config.state_dir, "/var/lib/one");
+    assert_ok(parse("--state-dir", "none"));
+    ck_assert_str_eq(config.state_dir, "");
+    (void)setenv("F8GATHERD_STATE_DIR", "/var/lib/three", 1);
+    assert_ok(parse(NULL, NULL));
+    ck_assert_str_eq(config.state_dir, "/var/lib/three");
+    assert_ok(parse("--state-dir", "/var/lib/four"));
+    ck_assert_str_eq(config.state_dir, "/var/lib/four");
+    ck_assert_int_eq(parse("--state-dir", "four"), F8_EINVAL);
+    assert_has("--state-dir: four is neither an absolute path");
+    (void)setenv("F8GATHERD_STATE_DIR", "", 1);
+    ck_assert_int_eq(parse(NULL, NULL), F8_EINVAL);
+}
+END_TEST
+
 /* Runs without --socket, as someone who may not make the system's directory. */
 static bool default_is(const char *runtime, int status, const char *text)
 {
@@ -439,6 +465,7 @@ static void add_all(TCase *tcase)
     tcase_add_test(tcase, unknown_flags_are_named);
     tcase_add_test(tcase, help_has_every_flag);
     tcase_add_test(tcase, default_socket_of_a_user);
+    tcase_add_test(tcase, state_directory);
     tcase_add_test(tcase, environment_gives_the_socket);
 }
 

@@ -189,26 +189,58 @@ static const char *difference(struct weight_list *other)
     return reason.text;
 }
 
-START_TEST(first_difference_is_named)
+START_TEST(differences_are_named)
 {
     struct weight_list *other = state_fixture_list();
     struct weight weight = state_fixture_weight();
     state_fixture_add(other, "layers.0.wq", &weight);
     ck_assert_str_eq(difference(other),
-        "stored state of group dp has weight layers.0.wq as bfloat16 e4m3fn, history 16 max; the "
-        "group registers float32 e4m3fn, history 16 max");
+        "stored state of group dp does not fit what the group registers: it has layers.0.wk, no "
+        "delayed weights here; of another kind: layers.0.wq (the first is bfloat16 e4m3fn, history "
+        "16 max there, float32 e4m3fn, history 16 max here)");
     other = state_fixture_list();
-    state_fixture_add(other, "embed", &weight);
+    for (int i = 0; i < 9; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof(name), "embed.%d", i);
+        state_fixture_add(other, name, &weight);
+    }
     ck_assert_str_eq(difference(other),
-        "stored state of group dp has layers.0.wq as delayed weight 0 where the group registers "
-        "embed");
-    other = state_fixture_list();
-    weight.dtype = F8_PROTO_BF16;
-    state_fixture_add(other, "layers.0.wq", &weight);
-    ck_assert_ptr_nonnull(strstr(difference(other), "has weight layers.0.wk, which the group"));
+        "stored state of group dp does not fit what the group registers: it lacks embed.0, "
+        "embed.1, embed.2, embed.3 and 5 more; it has layers.0.wk, layers.0.wq, no delayed "
+        "weights here");
     other = state_fixture_model();
     state_fixture_add(other, "layers.1.wq", &weight);
-    ck_assert_ptr_nonnull(strstr(difference(other), "has 2 delayed weights: it lacks layers.1.wq"));
+    ck_assert_str_eq(difference(other),
+        "stored state of group dp does not fit what the group registers: it lacks layers.1.wq");
+}
+END_TEST
+
+/* The same weights in another order are other values. */
+START_TEST(another_order_is_named)
+{
+    struct weight_list *model = state_fixture_model(), *other = state_fixture_list();
+    for (uint32_t w = model->num_weights; w-- > 0;)
+        state_fixture_add(other, model->weights[w].name, &model->weights[w]);
+    weights_unref(model);
+    ck_assert_str_eq(difference(other),
+        "stored state of group dp has layers.0.wq as delayed weight 0 where the group registers "
+        "layers.0.wk");
+}
+END_TEST
+
+/* Sentences have an end, names need not be short. */
+START_TEST(long_names_are_cut)
+{
+    char name[256];
+    struct weight weight = state_fixture_weight();
+    struct weight_list *other = state_fixture_list();
+    memset(name, 'n', sizeof(name) - 1);
+    name[255] = '\0';
+    for (int i = 0; i < 3; i++) {
+        name[0] = (char)('a' + i);
+        state_fixture_add(other, name, &weight);
+    }
+    ck_assert_ptr_nonnull(strstr(difference(other), "n and 2 more; it has layers.0.wk"));
 }
 END_TEST
 
@@ -243,7 +275,9 @@ int main(void)
     tcase_add_test(tcase, newer_version_is_named);
     tcase_add_test(tcase, forged_headers_do_no_harm);
     tcase_add_test(tcase, another_owner_has_the_same_values);
-    tcase_add_test(tcase, first_difference_is_named);
+    tcase_add_test(tcase, differences_are_named);
+    tcase_add_test(tcase, another_order_is_named);
+    tcase_add_test(tcase, long_names_are_cut);
     tcase_add_test(tcase, too_large_a_state_is_refused);
     return run_suite("state_form", tcase);
 }

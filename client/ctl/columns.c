@@ -11,6 +11,7 @@
 #include "client/ctl/columns_devices.h"
 #include "client/ctl/columns_hosts.h"
 #include "client/ctl/columns_private.h"
+#include "client/ctl/columns_snapshots.h"
 
 /* ---- status ---- */
 CELL(status_version, F8__StatusInfo, "%s", r->version)
@@ -37,8 +38,10 @@ static const struct table_column status_list[] = {LEFT("version", status_version
     LEFT("kept helpers", status_kept), LEFT("kernels", status_kernels),
     LEFT("threads", status_threads), LEFT("connections", status_connections),
     LEFT("jobs", status_jobs), LEFT("groups", status_groups), LEFT("weights", status_weights),
-    LEFT("regions", status_regions), LEFT("arenas", status_arenas),
-    LEFT("limit a user", status_limit), LEFT("gathers", status_gathers),
+    LEFT("regions", status_regions),
+    LEFT_ALARMING("snapshots", status_snapshots, status_snapshots_alarm),
+    LEFT("arenas", status_arenas), LEFT("limit a user", status_limit),
+    LEFT("gathers", status_gathers),
     LEFT_ALARMING("failed rounds", status_failed, status_has_failed)};
 COLUMNS(columns_status, status_list);
 

@@ -37,6 +37,7 @@ struct ctl {
     uint32_t uid;
     uint32_t top, last; /* 0: all */
     const char *peer;   /* of doctor; NULL: none */
+    const char *format; /* of export: "binary" or "json"; NULL: binary */
     int timeout_ms;
     bool timeout_given;
     struct channel *channel; /* owned: by main; NULL while a CTL_ALONE has opened none */
@@ -51,12 +52,13 @@ enum ctl_takes {
     CTL_TAKES_UID = 1 << 4,
     CTL_TAKES_PEER = 1 << 5,
     CTL_TAKES_WEIGHTS = 1 << 6,
+    CTL_TAKES_FORMAT = 1 << 20,
     CTL_ALONE = 1 << 30, /* it connects by itself, if at all */
 };
 
 /*
  * X(name, "ARGUMENTS" or NULL, &columns that --sort may name or NULL, what it takes, "help"): the
- * commands. Each is command_NAME of views.c, history.c, transfer.c, metrics.c or
+ * commands. Each is command_NAME of views.c, history.c, transfer.c, snapshot.c, metrics.c or
  * doctor.c, takes the connected ctl, prints, and returns an exit status.
  */
 #define CTL_COMMANDS(X)                                                                            \
@@ -71,10 +73,11 @@ enum ctl_takes {
     X(history, "NAME", NULL, CTL_TAKES_LAST, "amax and scale of a delayed weight, sync by sync")   \
     X(rounds, NULL, &columns_rounds, 0, "collectives under way: what waits for whom, since when")  \
     X(hosts, NULL, &columns_hosts, 0, "hosts of groups that span several, and their heartbeats")   \
-    X(export, "JOB GROUP FILE", NULL, CTL_TAKES_FORCE | CTL_TAKES_UID,                             \
+    X(export, "JOB GROUP FILE", NULL, CTL_TAKES_FORCE | CTL_TAKES_UID | CTL_TAKES_FORMAT,          \
         "write the scaling state of a group, as of its last sync")                                 \
     X(import, "JOB GROUP FILE", NULL, CTL_TAKES_UID,                                               \
-        "store such a state, for a group that will continue it")                                   \
+        "store such a state, of either form, for a group that will continue it")                   \
+    X(snapshot, NULL, NULL, 0, "save all scaling states that have changed, now, on the disk")      \
     X(doctor, NULL, NULL, CTL_TAKES_PEER | CTL_ALONE,                                              \
         "tests the way to another host: --peer HOST, or both daemons: --peer new")                 \
     X(metrics, NULL, NULL, CTL_TAKES_WEIGHTS, "all that the daemon counts, as OpenMetrics text")   \

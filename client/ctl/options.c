@@ -26,6 +26,7 @@
     X(LAST, "last", "N", CTL_TAKES_LAST, "history: only the last N syncs")                         \
     X(UID, "uid", "UID", CTL_TAKES_UID, "export, import: whose job it is (default: your own)")     \
     X(FORCE, "force", NULL, CTL_TAKES_FORCE, "export: replace FILE if it is there")                \
+    X(FORMAT, "format", "FORM", CTL_TAKES_FORMAT, "export: binary (the default) or json")          \
     X(WEIGHTS, "weights", NULL, CTL_TAKES_WEIGHTS, "metrics: those of each weight too")            \
     X(PEER, "peer", "HOST", CTL_TAKES_PEER,                                                        \
         "doctor: a name or address; or new, or the id that new printed on the other host")         \
@@ -130,6 +131,16 @@ static int take_number(
     return 0;
 }
 
+static int take_format(const char *text, struct ctl *ctl)
+{
+    if (strcmp(text, "binary") != 0 && strcmp(text, "json") != 0) {
+        fprintf(stderr, "f8ctl: --format %s: must be binary or json\n", text);
+        return -1;
+    }
+    ctl->format = text;
+    return 0;
+}
+
 /* The flags of single commands: as take_option. */
 static int take_special(int id, struct ctl *ctl)
 {
@@ -146,6 +157,8 @@ static int take_special(int id, struct ctl *ctl)
     case OPTION_PEER:
         ctl->peer = optarg;
         return 0;
+    case OPTION_FORMAT:
+        return take_format(optarg, ctl);
     default: /* its being given is all that there is to it */
         return 0;
     }

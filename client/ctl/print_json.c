@@ -135,6 +135,25 @@ static json_t *array_of_hosts(char *const *hosts, size_t count)
     return array;
 }
 
+/* The states' snapshots; null: none are kept. */
+static json_t *json_of_snapshots(const F8__StatusInfo *s)
+{
+    json_t *damaged = json_array();
+
+    if (s->state_directory[0] == '\0') {
+        json_decref(damaged);
+        return json_null();
+    }
+    for (size_t i = 0; i < s->n_snapshots_damaged; i++) {
+        json_array_append_new(damaged, json_string(s->snapshots_damaged[i]));
+    }
+    return json_pack("{s:s, s:i, s:I, s:o, s:o, s:o, s:i, s:I}", "directory", s->state_directory,
+        "groups", (int)s->snapshots, "bytes", INT(s->snapshot_bytes), "age_ms",
+        s->snapshot_done ? json_integer(INT(s->snapshot_age_ms)) : json_null(), "failure",
+        text_of(s->snapshot_reason), "damaged", damaged, "num_damaged",
+        (int)s->num_snapshots_damaged, "interval_ms", INT(s->snapshot_interval_ms));
+}
+
 json_t *json_of_status(const void *row)
 {
     const F8__StatusInfo *s = row;
@@ -151,6 +170,7 @@ json_t *json_of_status(const void *row)
         add_cuda(object, s);
         add_place(object, s);
         add_kept(object, s);
+        json_object_set_new(object, "snapshots", json_of_snapshots(s));
     }
     return object;
 }

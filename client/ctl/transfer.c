@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * f8ctl export and import: the scaling state of a group into a file and back. What the bytes mean,
- * the daemon knows and checks; they come and go in sealed memfds. A file is written whole or not
- * at all. Called by main with a connected channel.
+ * f8ctl export and import: the scaling state of a group into a file and back, as the daemon has it
+ * or as JSON. The daemon checks what its bytes mean; they come and go in sealed memfds. A file is
+ * written whole or not at all. Called by main with a connected channel.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +16,8 @@
 
 #include "client/ctl/ctl.h"
 #include "client/ctl/print_json.h"
+#include "client/ctl/state_doc.h"
+#include "client/ctl/transfer_form.h"
 #include "client/error.h"
 
 #define CHUNK 65536
@@ -173,7 +175,12 @@ int command_export(struct ctl *ctl)
     if (status != F8_OK) {
         return ctl_failed(status);
     }
-    status = write_file(ctl, reply.fd, &size);
+    if (ctl->format != NULL && strcmp(ctl->format, "json") == 0) {
+        status = transfer_to_json(&reply.fd);
+    }
+    if (status == F8_OK) {
+        status = write_file(ctl, reply.fd, &size);
+    }
     close(reply.fd);
     if (status != F8_OK) {
         return ctl_failed(status);
@@ -183,15 +190,32 @@ int command_export(struct ctl *ctl)
 
 /* ---- import ---- */
 
+static int check_size(int file, const char *name)
+{
+    struct stat stat;
+
+    if (fstat(file, &stat) == 0 && stat.st_size > (off_t)STATE_DOC_MAX_SIZE) {
+        return error_set(F8_ELIMIT, "%s has %lld bytes, a state has at most %zu", name,
+            (long long)stat.st_size, STATE_DOC_MAX_SIZE);
+    }
+    return F8_OK;
+}
+
 /* The file's bytes as the daemon wants them: a memfd that nobody changes any more. */
-static int seal_file(int file, const char *name, int *ret_memfd, uint64_t *ret_size)
+static int take_file(int file, const char *name, int *ret_memfd, uint64_t *ret_size)
 {
     int memfd = memfd_create("f8ctl-import", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    int status = memfd >= 0 ? ctl_copy_all(file, memfd, name, ret_size)
+    int status = memfd >= 0 ? check_size(file, name)
                             : error_set(F8_EIO, "no memory for %s: %s", name, strerror(errno));
 
+    if (status == F8_OK) {
+        status = ctl_copy_all(file, memfd, name, ret_size);
+    }
     if (status == F8_OK && *ret_size == 0) {
         status = error_set(F8_EIO, "%s is empty: f8ctl export writes what this reads", name);
+    }
+    if (status == F8_OK) {
+        status = transfer_from_json(&memfd, name);
     }
     if (status == F8_OK &&
         fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0) {
@@ -213,7 +237,7 @@ static int read_file(const char *name, int *ret_memfd, uint64_t *ret_size)
     if (file < 0) {
         return error_set(F8_EIO, "%s cannot be read: %s", name, strerror(errno));
     }
-    status = seal_file(file, name, ret_memfd, ret_size);
+    status = take_file(file, name, ret_memfd, ret_size);
     close(file);
     return status;
 }

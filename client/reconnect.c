@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * f8_reconnect: all that a daemon was told by this client, told to the one that is there now. It
+ * comes from what the client, its regions and its groups remember. The one call that changes a
+ * client's channel, so no other may run beside it.
+ */
+#include <poll.h>
+#include <time.h>
+
+#include "client/error.h"
+#include "client/group.h"
+
+/* Between two tries to reach a daemon. */
+#define PAUSE_MS 20
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int check_idle(const struct f8_client *client)
+{
+    for (struct f8_group *g = client->groups; g; g = g->next) {
+        int status = group_begin_setup(g);
+        if (status != F8_OK)
+            return status;
+        group_end_setup(g);
+    }
+    return F8_OK;
+}
+
+/* The connection that is, or was, there ends before another one begins, which finds its ranks free.
+ */
+static void leave(struct f8_client *client)
+{
+    for (struct f8_group *g = client->groups; g; g = g->next)
+        group_lose(g);
+    struct device *device = client_device(client);
+    if (device)
+        device_leave(device, client->channel);
+    channel_hang_up(client->channel);
+}
+
+/* Another connection to the same socket takes the place of the old one, which is kept until then.
+ */
+static int replace_channel(struct f8_client *client)
+{
+    const struct channel_options options = {.socket = channel_socket(client->channel),
+        .job = client->job,
+        .token = client->token,
+        .role = F8__ROLE__TRAINER};
+    struct channel *channel;
+    int status = channel_open(&options, &channel);
+    if (status != F8_OK)
+        return status;
+    channel_close(client->channel);
+    client->channel = channel;
+    return F8_OK;
+}
+
+/* The device's events are made anew: the old ones are the old daemon's. */
+static int add_device(struct f8_client *client)
+{
+    struct device *old = client_device(client), *device;
+    if (!old)
+        return F8_OK;
+    int status = device_open(client->channel, device_ordinal(old), &device);
+    if (status != F8_OK)
+        return status;
+    atomic_store_explicit(&client->device, device, memory_order_release);
+    device_free(old, false);
+    return F8_OK;
+}
+
+static int add_regions(struct f8_client *client)
+{
+    int status = F8_OK;
+    pthread_mutex_lock(&client->region_lock);
+    for (struct f8_region *r = client->regions; r && status == F8_OK; r = r->next)
+        status = region_add_again(r);
+    pthread_mutex_unlock(&client->region_lock);
+    return status;
+}
+
+/* All are joined before any registers: weights name groups that take their amaxes. */
+static int add_groups(struct f8_client *client)
+{
+    int status = F8_OK;
+    for (struct f8_group *g = client->groups; g && status == F8_OK; g = g->next)
+        if (!g->over_hosts)
+            status = group_join_again(g, NULL);
+    for (struct f8_group *g = client->groups; g && status == F8_OK; g = g->next)
+        if (!g->lost)
+            status = group_register_again(g);
+    return status;
+}
+
+/* One try. What it leaves undone, the next one begins anew. */
+static int reconnect(struct f8_client *client)
+{
+    leave(client);
+    int status = replace_channel(client);
+    if (status == F8_OK)
+        status = add_device(client);
+    if (status == F8_OK)
+        status = add_regions(client);
+    return status == F8_OK ? add_groups(client) : status;
+}
+
+int f8_reconnect(struct f8_client *client, int timeout_ms)
+{
+    int status = client_enter(client);
+    if (status == F8_OK)
+        status = check_idle(client);
+    if (status != F8_OK)
+        return status;
+    const int64_t deadline = now_ms() + timeout_ms;
+    for (;;) {
+        status = reconnect(client);
+        /* There is none yet, or it ended meanwhile, or it was told to end and lets nobody join. */
+        bool again = status == F8_ENODAEMON || status == F8_ECONN;
+        if (!again || (timeout_ms >= 0 && now_ms() >= deadline))
+            return status;
+        (void)poll(NULL, 0, PAUSE_MS);
+    }
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How the weights of a stored state compare with those that a group registers: all that differ are
+ * named, as far as a sentence has room. See state_form.h; on the loop.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/state_table.h"
+#include "status.h"
+
+/* Names that a list in a sentence has; the others are counted. */
+#define MAX_LISTED 4
+
+/* Both sides, each sorted by name. */
+struct sides {
+    struct state_entry *stored, *registered; /* owned */
+    uint32_t num_stored, num_registered;
+};
+
+/* One list of a sentence. */
+struct listed {
+    char text[200];
+    uint32_t count, named;
+};
+
+/* "bfloat16 e4m3fn, history 16 max". */
+static char *describe(const struct state_entry *entry, char *buffer, size_t size)
+{
+    (void)snprintf(buffer, size, "%s %s%s, history %u %s", f8_proto_dtype_name(entry->dtype),
+        f8_proto_format_name(entry->format), entry->power_of_two ? " power-of-two" : "",
+        entry->history_length, f8_proto_history_name(entry->history_algorithm));
+    return buffer;
+}
+
+static struct state_entry entry_of(const struct weight *weight)
+{
+    return (struct state_entry){
+        .name = weight->name,
+        .history_length = weight->history_length,
+        .dtype = weight->dtype,
+        .format = weight->format,
+        .flavour = weight->flavour,
+        .history_algorithm = weight->history_algorithm,
+        .power_of_two = weight->power_of_two,
+    };
+}
+
+static bool same_kind(const struct state_entry *a, const struct state_entry *b)
+{
+    return a->dtype == b->dtype && a->format == b->format && a->power_of_two == b->power_of_two &&
+           a->history_length == b->history_length && a->history_algorithm == b->history_algorithm;
+}
+
+/* The first place where the two are not the same; false: there is none. */
+static bool find_difference(const struct sides *sides, uint32_t *ret_index)
+{
+    uint32_t i = 0;
+    while (i < sides->num_stored && i < sides->num_registered &&
+           strcmp(sides->stored[i].name, sides->registered[i].name) == 0 &&
+           same_kind(&sides->stored[i], &sides->registered[i]))
+        i++;
+    *ret_index = i;
+    return i < sides->num_stored || i < sides->num_registered;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct state_entry *)a)->name, ((const struct state_entry *)b)->name);
+}
+
+static void list(struct listed *listed, const char *name)
+{
+    size_t used = strlen(listed->text), room = sizeof(listed->text) - used;
+    bool fits = listed->named == 0 || strlen(name) + 2 < room;
+    if (listed->count++ >= MAX_LISTED || !fits)
+        return;
+    (void)snprintf(listed->text + used, room, "%s%.190s", listed->named++ > 0 ? ", " : "", name);
+}
+
+static void say(struct reason *reason, const char *before, const struct listed *listed,
+    const char *after, const char **separator)
+{
+    if (listed->count == 0)
+        return;
+    reason_append(reason, "%s%s%s", *separator, before, listed->text);
+    if (listed->named < listed->count)
+        reason_append(reason, " and %u more", listed->count - listed->named);
+    reason_append(reason, "%s", after);
+    *separator = "; ";
+}
+
+/* Walks both sides by name; of the first that are of another kind it gives both. */
+static void compare_names(const struct sides *sides, struct listed *lacks, struct listed *has,
+    struct listed *differ, const struct state_entry *ret_first[2])
+{
+    uint32_t s = 0, r = 0;
+    while (s < sides->num_stored || r < sides->num_registered) {
+        const struct state_entry *stored = &sides->stored[s], *registered = &sides->registered[r];
+        int order = s == sides->num_stored       ? 1
+                    : r == sides->num_registered ? -1
+                                                 : strcmp(stored->name, registered->name);
+        if (order > 0) {
+            list(lacks, registered->name);
+        } else if (order < 0) {
+            list(has, stored->name);
+        } else if (!same_kind(stored, registered)) {
+            if (differ->count == 0) {
+                ret_first[0] = stored;
+                ret_first[1] = registered;
+            }
+            list(differ, stored->name);
+        }
+        r += order >= 0;
+        s += order <= 0;
+    }
+}
+
+/* The sentence for sides that differ. */
+static int refuse(struct sides *sides, uint32_t first, const char *what, struct reason *reason)
+{
+    struct listed lacks = {0}, has = {0}, differ = {0};
+    const struct state_entry *pair[2] = {0};
+    const char *separator = " ";
+    char stored[96], registered[96];
+    if (first < sides->num_stored && first < sides->num_registered) /* if but the order differs */
+        (void)reason_set(reason, F8_EMISMATCH,
+            "%s has %.120s as delayed weight %u where the group registers %.120s", what,
+            sides->stored[first].name, first, sides->registered[first].name);
+    qsort(sides->stored, sides->num_stored, sizeof(*sides->stored), by_name);
+    qsort(sides->registered, sides->num_registered, sizeof(*sides->registered), by_name);
+    compare_names(sides, &lacks, &has, &differ, pair);
+    if (lacks.count + has.count + differ.count == 0)
+        return F8_EMISMATCH;
+    if (lacks.count + has.count == 0 && differ.count == 1)
+        return reason_set(reason, F8_EMISMATCH, "%s has weight %s as %s; the group registers %s",
+            what, pair[0]->name, describe(pair[0], stored, sizeof(stored)),
+            describe(pair[1], registered, sizeof(registered)));
+    (void)reason_set(reason, F8_EMISMATCH, "%s does not fit what the group registers:", what);
+    say(reason, "it lacks ", &lacks, "", &separator);
+    say(reason, "it has ", &has, ", no delayed weights here", &separator);
+    say(reason, "of another kind: ", &differ, "", &separator);
+    if (differ.count > 0)
+        reason_append(reason, " (the first is %s there, %s here)",
+            describe(pair[0], stored, sizeof(stored)),
+            describe(pair[1], registered, sizeof(registered)));
+    return F8_EMISMATCH;
+}
+
+static void fill(
+    struct sides *sides, const struct state_head *head, const struct weight_list *weights)
+{
+    const uint8_t *at = head->table, *end = at + head->table_size;
+    while (sides->num_stored < head->num_weights &&
+           state_entry_read(&at, end, &sides->stored[sides->num_stored]))
+        sides->num_stored++;
+    for (uint32_t w = 0; w < weights->num_weights; w++)
+        if (state_has(&weights->weights[w]))
+            sides->registered[sides->num_registered++] = entry_of(&weights->weights[w]);
+}
+
+int state_head_compare(const struct state_head *head, const struct weight_list *weights,
+    const char *what, struct reason *reason)
+{
+    struct sides sides = {
+        .stored = calloc((size_t)head->num_weights + 1, sizeof(*sides.stored)),
+        .registered = calloc((size_t)weights->num_weights + 1, sizeof(*sides.registered)),
+    };
+    uint32_t first;
+    int status = F8_OK;
+    if (!sides.stored || !sides.registered) {
+        status = reason_set(reason, F8_ENOMEM, "out of memory comparing the weights of %s", what);
+    } else {
+        fill(&sides, head, weights);
+        if (find_difference(&sides, &first))
+            status = refuse(&sides, first, what, reason);
+    }
+    free(sides.stored);
+    free(sides.registered);
+    return status;
+}

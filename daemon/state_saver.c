@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Passes over the states, and the thread that writes: see state_saver.h. */
+#include "daemon/state_saver.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "daemon/log.h"
+#include "status.h"
+
+struct state_saver {
+    uv_loop_t *loop;             /* borrowed */
+    const struct config *config; /* borrowed */
+    struct state_store *store;   /* borrowed */
+    uv_timer_t timer;
+    uv_async_t written; /* the thread is done; keeps the loop running while a pass is under way */
+    uv_thread_t thread; /* while it writes */
+    struct state_waiter *waiting; /* borrowed list: for the next pass */
+    struct state_waiter *served;  /* borrowed list: for the one under way */
+    struct state_pass pass, last;
+    struct state_copy copy; /* owned: what the thread writes; no bytes: it syncs */
+    int status;             /* the thread's */
+    struct reason reason;   /* the thread's */
+    uint64_t number;        /* of the pass */
+    uint64_t begun_ns;
+    bool running, again, finished;
+    uint8_t handles; /* not closed yet */
+};
+
+static void begin(struct state_saver *saver);
+static void go_on(struct state_saver *saver);
+
+static void note_failure(struct state_saver *saver, int status, const struct reason *reason)
+{
+    if (saver->pass.status < 0)
+        return;
+    saver->pass.status = status;
+    saver->pass.reason = *reason;
+}
+
+static void log_pass(const struct state_pass *pass, const struct state_pass *last)
+{
+    if (pass->status < 0)
+        log_error(
+            "snapshots: %s; the states are safe beside the socket until a reboot, and it is tried "
+            "again",
+            pass->reason.text);
+    else if (last->status < 0)
+        log_info("snapshots are written again");
+    log_debug("snapshots: %u states, %" PRIu64 " bytes in %.3f s; the loop was held up for at "
+              "most %.3f ms",
+        pass->states, pass->bytes, (double)pass->ns / 1e9, (double)pass->copy_ns / 1e6);
+}
+
+static void end(struct state_saver *saver)
+{
+    struct state_pass *pass = &saver->pass;
+    pass->ns = uv_hrtime() - saver->begun_ns;
+    pass->ended = uv_now(saver->loop);
+    log_pass(pass, &saver->last);
+    pass->succeeded = pass->status == F8_OK ? pass->ended : saver->last.succeeded;
+    saver->last = *pass;
+    saver->running = false;
+    uv_unref((uv_handle_t *)&saver->written);
+    while (saver->served) {
+        struct state_waiter *waiter = saver->served;
+        saver->served = waiter->next;
+        waiter->done(waiter, &saver->last);
+    }
+    if (saver->waiting || saver->again)
+        begin(saver);
+}
+
+/* On the thread: the store is the loop's, but for what state.h says. */
+static void write_one(void *context)
+{
+    struct state_saver *saver = context;
+    saver->status = saver->copy.bytes ? state_copy_write(&saver->copy, &saver->reason)
+                                      : state_store_sync(saver->store, &saver->reason);
+    (void)uv_async_send(&saver->written);
+}
+
+static void start_thread(struct state_saver *saver)
+{
+    if (uv_thread_create(&saver->thread, write_one, saver) == 0)
+        return;
+    struct reason reason;
+    note_failure(saver, reason_set(&reason, F8_ENOMEM, "no thread can be made"), &reason);
+    state_copy_done(&saver->copy);
+    end(saver);
+}
+
+static void on_written(uv_async_t *async)
+{
+    struct state_saver *saver = async->data;
+    bool synced = saver->copy.bytes == NULL;
+    (void)uv_thread_join(&saver->thread);
+    if (saver->status == F8_OK && !synced)
+        saver->status = state_copy_commit(&saver->copy, &saver->reason);
+    if (saver->status < 0) {
+        note_failure(saver, saver->status, &saver->reason);
+    } else if (!synced) {
+        saver->pass.states++;
+        saver->pass.bytes += saver->copy.size;
+    }
+    state_copy_done(&saver->copy);
+    if (synced)
+        end(saver);
+    else
+        go_on(saver);
+}
+
+/* The next state, or the end: a sync. */
+static void go_on(struct state_saver *saver)
+{
+    struct reason reason;
+    uint64_t before = uv_hrtime();
+    int status = state_copy_due(saver->store, saver->number, &saver->copy, &reason);
+    uint64_t held_up = uv_hrtime() - before;
+    if (held_up > saver->pass.copy_ns)
+        saver->pass.copy_ns = held_up;
+    if (status < 0 && status != F8_ENOENT)
+        note_failure(saver, status, &reason);
+    start_thread(saver);
+}
+
+static void begin(struct state_saver *saver)
+{
+    struct reason reason;
+    saver->running = true;
+    saver->again = false;
+    saver->served = saver->waiting;
+    saver->waiting = NULL;
+    saver->number++;
+    saver->begun_ns = uv_hrtime();
+    saver->pass = (struct state_pass){.begun = uv_now(saver->loop)};
+    uv_ref((uv_handle_t *)&saver->written);
+    int status = state_store_retry(saver->store, &reason);
+    if (status < 0)
+        note_failure(saver, status, &reason);
+    go_on(saver);
+}
+
+static bool is_off(const struct state_saver *saver)
+{
+    return saver->config->state_dir[0] == '\0';
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct state_saver *saver = timer->data;
+    if (!saver->running)
+        begin(saver);
+}
+
+/* When whoever calls this is done with what it does. */
+static void begin_soon(struct state_saver *saver)
+{
+    if (saver->running)
+        saver->again = true;
+    else if (!saver->finished)
+        (void)uv_timer_start(&saver->timer, on_timer, 0, uv_timer_get_repeat(&saver->timer));
+}
+
+static void on_removed(void *context)
+{
+    begin_soon(context);
+}
+
+void state_saver_reload(struct state_saver *saver)
+{
+    uint64_t interval = saver->config->snapshot_interval_ms;
+    if (is_off(saver) || interval == uv_timer_get_repeat(&saver->timer))
+        return;
+    if (interval == 0)
+        (void)uv_timer_stop(&saver->timer);
+    else
+        (void)uv_timer_start(&saver->timer, on_timer, interval, interval);
+    uv_timer_set_repeat(&saver->timer, interval);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct state_saver *saver = handle->data;
+    if (--saver->handles == 0)
+        free(saver);
+}
+
+int state_saver_new(uv_loop_t *loop, const struct config *config, struct state_store *store,
+    struct state_saver **ret_saver, struct reason *reason)
+{
+    struct state_saver *saver = calloc(1, sizeof(*saver));
+    if (!saver || uv_async_init(loop, &saver->written, on_written) < 0) {
+        free(saver);
+        return reason_set(reason, F8_ENOMEM, "out of memory for snapshots");
+    }
+    saver->loop = loop;
+    saver->config = config;
+    saver->store = store;
+    (void)uv_timer_init(loop, &saver->timer); /* cannot fail */
+    saver->written.data = saver->timer.data = saver;
+    saver->handles = 2;
+    uv_unref((uv_handle_t *)&saver->written);
+    uv_unref((uv_handle_t *)&saver->timer);
+    state_store_watch_removals(store, on_removed, saver);
+    state_saver_reload(saver);
+    *ret_saver = saver;
+    return F8_OK;
+}
+
+int state_saver_ask(struct state_saver *saver, struct state_waiter *waiter, struct reason *reason)
+{
+    if (is_off(saver))
+        return reason_set(reason, F8_ENOENT,
+            "this daemon keeps no snapshots: it was started without --state-dir");
+    waiter->next = saver->waiting;
+    saver->waiting = waiter;
+    begin_soon(saver);
+    return F8_OK;
+}
+
+const struct state_pass *state_saver_last(const struct state_saver *saver)
+{
+    return &saver->last;
+}
+
+void state_saver_finish(struct state_saver *saver)
+{
+    saver->finished = true;
+    (void)uv_timer_stop(&saver->timer);
+    saver->again = true;
+    if (!is_off(saver) && !saver->running)
+        begin(saver);
+}
+
+void state_saver_close(struct state_saver *saver)
+{
+    if (!saver)
+        return;
+    state_store_watch_removals(saver->store, NULL, NULL);
+    uv_close((uv_handle_t *)&saver->written, on_closed);
+    uv_close((uv_handle_t *)&saver->timer, on_closed);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stores with snapshots: see snapshot_fixture.h. */
+#include "lib/snapshot_fixture.h"
+
+#include <check.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/loop_turn.h"
+#include "status.h"
+
+void snapshot_open(struct snapshot_fixture *fixture)
+{
+    ck_assert_int_eq(uv_loop_init(&fixture->loop), 0);
+    int status =
+        state_store_open(&fixture->loop, &fixture->config, &fixture->store, &fixture->reason);
+    ck_assert_msg(status == F8_OK, "%s", fixture->reason.text);
+    status = state_saver_new(
+        &fixture->loop, &fixture->config, fixture->store, &fixture->saver, &fixture->reason);
+    ck_assert_msg(status == F8_OK, "%s", fixture->reason.text);
+}
+
+void snapshot_close(struct snapshot_fixture *fixture)
+{
+    state_saver_close(fixture->saver);
+    state_store_close(fixture->store);
+    ck_assert_int_eq(uv_run(&fixture->loop, UV_RUN_DEFAULT), 0);
+    ck_assert_int_eq(uv_loop_close(&fixture->loop), 0);
+}
+
+void snapshot_set_up(struct snapshot_fixture *fixture)
+{
+    *fixture = (struct snapshot_fixture){
+        .config = {.max_states = 8, .linger_ms = 3600000, .snapshot_interval_ms = 3600000}};
+    (void)strcpy(fixture->directory, "/tmp/f8snap-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(fixture->directory));
+    (void)snprintf(
+        fixture->config.socket, sizeof(fixture->config.socket), "%s/s", fixture->directory);
+    (void)snprintf(fixture->states, sizeof(fixture->states), "%s.state", fixture->config.socket);
+    (void)snprintf(
+        fixture->snapshots, sizeof(fixture->snapshots), "%s/snapshots", fixture->directory);
+    (void)strcpy(fixture->config.state_dir, fixture->snapshots);
+    fixture->list = state_fixture_model();
+    fixture->before = state_fixture_scalings(fixture->list, 3);
+    fixture->after = state_fixture_scalings(fixture->list, 5);
+    log_set_level((enum log_level)(LOG_LEVEL_ERROR - 1)); /* damage is logged */
+    snapshot_open(fixture);
+}
+
+int snapshot_files(const char *directory, void (*call)(const char *path))
+{
+    int count = 0;
+    DIR *entries = opendir(directory);
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        char path[512];
+        if (entry->d_name[0] == '.')
+            continue;
+        (void)snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
+        if (call)
+            call(path);
+        count++;
+    }
+    if (entries)
+        (void)closedir(entries);
+    return count;
+}
+
+static void remove_file(const char *path)
+{
+    (void)unlink(path);
+}
+
+void snapshot_tear_down(struct snapshot_fixture *fixture)
+{
+    snapshot_close(fixture);
+    (void)snapshot_files(fixture->states, remove_file);
+    (void)snapshot_files(fixture->snapshots, remove_file);
+    (void)rmdir(fixture->states);
+    (void)rmdir(fixture->snapshots);
+    ck_assert_int_eq(rmdir(fixture->directory), 0);
+    free(fixture->before);
+    free(fixture->after);
+    weights_unref(fixture->list);
+}
+
+void snapshot_reboot(struct snapshot_fixture *fixture)
+{
+    snapshot_close(fixture);
+    (void)snapshot_files(fixture->states, remove_file);
+    (void)rmdir(fixture->states);
+    snapshot_open(fixture);
+}
+
+struct state *snapshot_put(struct snapshot_fixture *fixture, const char *group)
+{
+    const struct state_owner owner = {.uid = SNAPSHOT_UID,
+        .job = "job",
+        .group = group,
+        .token = (const uint8_t *)"secret",
+        .token_size = 6};
+    struct state_form form;
+    struct state *state = NULL;
+    int status =
+        state_form_make(&owner, fixture->list, fixture->before, 1, &form, &fixture->reason);
+    if (status == F8_OK)
+        status = state_put(fixture->store, &form, &state, &fixture->reason);
+    ck_assert_msg(status == F8_OK, "%s", fixture->reason.text);
+    state_form_done(&form);
+    return state;
+}
+
+struct state *snapshot_find(const struct snapshot_fixture *fixture, const char *group)
+{
+    return state_find(fixture->store, SNAPSHOT_UID, "job", group);
+}
+
+bool snapshot_has(const struct snapshot_fixture *fixture, const char *group, uint64_t syncs,
+    const struct scaling *scalings)
+{
+    const struct state *state = snapshot_find(fixture, group);
+    if (!state || state_values_syncs(state_values(state)) != syncs)
+        return false;
+    struct scaling *read = state_fixture_scalings(fixture->list, 0);
+    state_values_read(state_values(state), fixture->list, read);
+    bool same = state_fixture_same(fixture->list, scalings, read);
+    free(read);
+    return same;
+}
+
+struct asked {
+    struct state_waiter waiter; /* first: it is cast */
+    struct state_pass pass;
+    bool done;
+};
+
+static void on_done(struct state_waiter *waiter, const struct state_pass *pass)
+{
+    struct asked *asked = (struct asked *)waiter;
+    asked->pass = *pass;
+    asked->done = true;
+}
+
+static void never(uv_timer_t *timer)
+{
+    (void)timer;
+    ck_abort_msg("the pass does not end");
+}
+
+struct state_pass snapshot_pass(struct snapshot_fixture *fixture)
+{
+    struct asked asked = {.waiter = {.done = on_done}};
+    uv_timer_t patience; /* the saver's own clock does not keep the loop running */
+    (void)uv_timer_init(&fixture->loop, &patience);
+    (void)uv_timer_start(&patience, never, 60000, 0);
+    int status = state_saver_ask(fixture->saver, &asked.waiter, &fixture->reason);
+    ck_assert_msg(status == F8_OK, "%s", fixture->reason.text);
+    while (!asked.done)
+        (void)loop_turn(&fixture->loop);
+    uv_close((uv_handle_t *)&patience, NULL);
+    (void)uv_run(&fixture->loop, UV_RUN_DEFAULT);
+    return asked.pass;
+}
+
+const char *snapshot_path(
+    const struct snapshot_fixture *fixture, uint64_t number, const char *suffix)
+{
+    static char path[256];
+    (void)snprintf(path, sizeof(path), "%s/%016" PRIx64 ".%s", fixture->snapshots, number, suffix);
+    return path;
+}
+
+const uint8_t *snapshot_read(const char *path, size_t *ret_size)
+{
+    static uint8_t bytes[65536];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = read(fd, bytes, sizeof(bytes));
+    ck_assert_msg(size > 0 && size < (ssize_t)sizeof(bytes), "%s", path);
+    (void)close(fd);
+    *ret_size = (size_t)size;
+    return bytes;
+}
+
+void snapshot_overwrite(const char *path, const uint8_t *bytes, size_t size)
+{
+    (void)unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    ck_assert_int_eq(write(fd, bytes, size), (ssize_t)size);
+    (void)close(fd);
+}

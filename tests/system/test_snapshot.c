@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A daemon with a state directory: a run that continues over a reboot, a fresh one after which the
+ * old state does not come back, damage and a full disk as operators are told of them. The reboot
+ * is an empty runtime directory.
+ */
+#include <check.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "lib/admin_link.h"
+#include "lib/state_rank.h"
+#include "lib/suite.h"
+#include "status.h"
+
+static struct test_daemon host;
+static char directory[128];
+static const char *arguments[] = {"--state-dir", directory, "--snapshot-interval", "0", NULL};
+
+static void set_up(void)
+{
+    (void)strcpy(directory, "/tmp/f8snapshots-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    test_daemon_start(&host, arguments);
+}
+
+static void remove_all(const char *path)
+{
+    DIR *entries = opendir(path);
+    for (struct dirent *entry; entries && (entry = readdir(entries));)
+        (void)unlinkat(dirfd(entries), entry->d_name, 0);
+    if (entries)
+        (void)closedir(entries);
+    (void)rmdir(path);
+}
+
+static void tear_down(void)
+{
+    test_daemon_end(&host);
+    test_daemon_restart(&host, NULL);
+    test_daemon_drop_states(&host);
+    test_daemon_stop(&host);
+    remove_all(directory);
+}
+
+static void empty_runtime(void)
+{
+    char states[160];
+    (void)snprintf(states, sizeof(states), "%s.state", host.socket);
+    remove_all(states);
+}
+
+/* An orderly end, the runtime directory is emptied, and a new daemon. */
+static void reboot(void)
+{
+    test_daemon_end(&host);
+    empty_runtime();
+    test_daemon_restart(&host, arguments);
+}
+
+static F8__Reply *ask(F8__Request *request)
+{
+    int fd, link = admin_link_open(&host, F8__ROLE__ADMIN, NULL);
+    F8__Reply *reply = admin_link_ask(link, request, -1, &fd);
+    (void)close(link);
+    return reply;
+}
+
+static F8__Reply *ask_snapshot(void)
+{
+    F8__Request request = F8__REQUEST__INIT;
+    F8__Snapshot message = F8__SNAPSHOT__INIT;
+    request.body_case = F8__REQUEST__BODY_SNAPSHOT;
+    request.snapshot = &message;
+    return ask(&request);
+}
+
+static F8__Reply *ask_status(void)
+{
+    F8__Request request = F8__REQUEST__INIT;
+    F8__Inspect message = F8__INSPECT__INIT;
+    request.body_case = F8__REQUEST__BODY_INSPECT;
+    request.inspect = &message;
+    F8__Reply *reply = ask(&request);
+    ck_assert_int_eq(reply->status, F8_OK);
+    return reply;
+}
+
+/* A rank that continues at that sync, or is told why not. */
+static int continues(uint64_t syncs)
+{
+    struct state_rank rank;
+    state_rank_join(&host, &rank, &(struct state_setup){0});
+    int status = state_rank_seal(&rank, F8_STATE_CONTINUE, syncs);
+    state_rank_close(&rank);
+    return status;
+}
+
+START_TEST(a_reboot_loses_nothing)
+{
+    state_rank_leave(&host, NULL);
+    reboot();
+    test_daemon_await_log(&host, "is there by its snapshot, at sync 3");
+    ck_assert_int_eq(continues(3), F8_OK);
+    reboot(); /* what came from a snapshot is in the next one, too */
+    ck_assert_int_eq(continues(3), F8_OK);
+}
+END_TEST
+
+START_TEST(on_demand_before_a_power_cut)
+{
+    struct state_rank rank;
+    state_rank_join(&host, &rank, &(struct state_setup){0});
+    state_rank_well(state_rank_seal(&rank, F8_STATE_FRESH, 0));
+    state_rank_step(&rank, 1);
+    F8__Reply *reply = ask_snapshot();
+    ck_assert_int_eq(reply->status, F8_OK);
+    ck_assert_str_eq(reply->snapshot->directory, directory);
+    ck_assert_uint_eq(reply->snapshot->written, 1);
+    ck_assert_uint_eq(reply->snapshot->states, 1);
+    ck_assert_uint_gt(reply->snapshot->written_bytes, 0);
+    ck_assert_uint_eq(reply->snapshot->bytes, reply->snapshot->written_bytes);
+    f8__reply__free_unpacked(reply, NULL);
+    state_rank_step(&rank, 2);
+    test_daemon_kill(&host);
+    empty_runtime();
+    test_daemon_restart(&host, arguments);
+    state_rank_close(&rank);
+    ck_assert_int_eq(
+        continues(2), F8_EMISMATCH); /* the last sync was not saved, and that is said */
+    ck_assert_int_eq(continues(1), F8_OK);
+}
+END_TEST
+
+START_TEST(what_a_fresh_seal_dropped_stays_away)
+{
+    struct state_rank rank;
+    state_rank_leave(&host, NULL);
+    f8__reply__free_unpacked(ask_snapshot(), NULL);
+    state_rank_join(&host, &rank, &(struct state_setup){0});
+    state_rank_well(state_rank_seal(&rank, F8_STATE_FRESH, 0));
+    test_daemon_kill(&host);
+    empty_runtime();
+    test_daemon_restart(&host, arguments);
+    state_rank_close(&rank);
+    ck_assert_int_ne(continues(3), F8_OK);
+}
+END_TEST
+
+START_TEST(damage_is_told)
+{
+    char path[192];
+    state_rank_leave(&host, NULL);
+    f8__reply__free_unpacked(ask_snapshot(), NULL);
+    struct state_rank rank;
+    state_rank_join(&host, &rank, &(struct state_setup){0});
+    state_rank_well(state_rank_seal(&rank, F8_STATE_CONTINUE, 3));
+    state_rank_step(&rank, 9);
+    state_rank_close(&rank);
+    test_daemon_end(&host);
+    empty_runtime();
+    (void)snprintf(path, sizeof(path), "%s/0000000000000001.snapshot", directory);
+    ck_assert_int_eq(truncate(path, 100), 0);
+    test_daemon_restart(&host, arguments);
+    test_daemon_await_log(&host, "0000000000000001.snapshot is not used: ");
+    test_daemon_await_log(&host, "0000000000000001.previous, is used");
+    F8__Reply *reply = ask_status();
+    const F8__StatusInfo *status = reply->inspect->status;
+    ck_assert_str_eq(status->state_directory, directory);
+    ck_assert_uint_eq(status->snapshots, 1);
+    ck_assert_uint_eq(status->num_snapshots_damaged, 1);
+    ck_assert_str_eq(status->snapshots_damaged[0], "0000000000000001.snapshot.damaged");
+    f8__reply__free_unpacked(reply, NULL);
+    ck_assert_int_eq(continues(3), F8_OK);
+}
+END_TEST
+
+START_TEST(a_full_disk_is_told_and_passes)
+{
+    const struct rlimit small = {.rlim_cur = 100, .rlim_max = RLIM_INFINITY};
+    struct rlimit old;
+    state_rank_leave(&host, NULL);
+    ck_assert_int_eq(prlimit(host.pid, RLIMIT_FSIZE, &small, &old), 0);
+    F8__Reply *reply = ask_snapshot();
+    ck_assert_int_eq(reply->status, F8_EIO);
+    ck_assert_ptr_nonnull(strstr(reply->text, "0000000000000001.new: File too large"));
+    f8__reply__free_unpacked(reply, NULL);
+    reply = ask_status();
+    ck_assert_ptr_nonnull(strstr(reply->inspect->status->snapshot_reason, "File too large"));
+    ck_assert_uint_eq(reply->inspect->status->snapshots, 0);
+    f8__reply__free_unpacked(reply, NULL);
+    ck_assert_int_eq(prlimit(host.pid, RLIMIT_FSIZE, &old, NULL), 0);
+    reply = ask_snapshot();
+    ck_assert_int_eq(reply->status, F8_OK);
+    f8__reply__free_unpacked(reply, NULL);
+    test_daemon_await_log(&host, "snapshots are written again");
+    reply = ask_status();
+    ck_assert_str_eq(reply->inspect->status->snapshot_reason, "");
+    ck_assert_uint_eq(reply->inspect->status->snapshots, 1);
+    ck_assert(reply->inspect->status->snapshot_done);
+    f8__reply__free_unpacked(reply, NULL);
+}
+END_TEST
+
+START_TEST(without_a_directory_it_is_said)
+{
+    test_daemon_end(&host);
+    test_daemon_restart(&host, NULL);
+    F8__Reply *reply = ask_snapshot();
+    ck_assert_int_eq(reply->status, F8_ENOENT);
+    ck_assert_str_eq(
+        reply->text, "this daemon keeps no snapshots: it was started without --state-dir");
+    f8__reply__free_unpacked(reply, NULL);
+    reply = ask_status();
+    ck_assert_str_eq(reply->inspect->status->state_directory, "");
+    f8__reply__free_unpacked(reply, NULL);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tcase = tcase_create("processes");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, a_reboot_loses_nothing);
+    tcase_add_test(tcase, on_demand_before_a_power_cut);
+    tcase_add_test(tcase, what_a_fresh_seal_dropped_stays_away);
+    tcase_add_test(tcase, damage_is_told);
+    tcase_add_test(tcase, a_full_disk_is_told_and_passes);
+    tcase_add_test(tcase, without_a_directory_it_is_said);
+    return run_suite("snapshot", tcase);
+}
