@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What each view shows in its table: lists of columns over the rows of the protocol. Used by
- * views.c, and by main.c to know what --sort may name.
+ * views.c, and by options.c to know what --sort may name.
  */
 #ifndef F8CTL_COLUMNS_H
 #define F8CTL_COLUMNS_H

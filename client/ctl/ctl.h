@@ -33,9 +33,7 @@ struct ctl {
     const struct table_column *sort_column;
     bool descending;
     bool json;
-    bool force;
-    bool weights;
-    bool uid_given;
+    unsigned int given; /* of enum ctl_takes: the flags of single commands that are there */
     uint32_t uid;
     uint32_t top, last; /* 0: all */
     const char *peer;   /* of doctor; NULL: none */
@@ -46,12 +44,14 @@ struct ctl {
 
 /* Flags that only some commands take, and whether main connects for them. */
 enum ctl_takes {
-    CTL_TAKES_LAST = 1,
-    CTL_TAKES_FORCE = 2,
-    CTL_TAKES_UID = 4,
-    CTL_TAKES_PEER = 8,
-    CTL_TAKES_WEIGHTS = 32,
-    CTL_ALONE = 16, /* it connects by itself, if at all */
+    CTL_TAKES_SORT = 1 << 0, /* it and the next: all that have columns */
+    CTL_TAKES_TOP = 1 << 1,
+    CTL_TAKES_LAST = 1 << 2,
+    CTL_TAKES_FORCE = 1 << 3,
+    CTL_TAKES_UID = 1 << 4,
+    CTL_TAKES_PEER = 1 << 5,
+    CTL_TAKES_WEIGHTS = 1 << 6,
+    CTL_ALONE = 1 << 30, /* it connects by itself, if at all */
 };
 
 /*

@@ -23,7 +23,7 @@ static int ask_metrics(struct ctl *ctl, struct channel_reply *ret_reply)
     struct stat stat;
     int status;
 
-    metrics.weights = ctl->weights;
+    metrics.weights = (ctl->given & CTL_TAKES_WEIGHTS) != 0;
     request.body_case = F8__REQUEST__BODY_METRICS;
     request.metrics = &metrics;
     status = ctl_ask(ctl, &request, -1, &reply);

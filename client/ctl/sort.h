@@ -2,7 +2,7 @@
 /*
  * Rows in the order of a column: numbers by value (NaN above infinity), words as versions are
  * sorted (layers.2 before layers.10); what is not known comes last either way. Rows that are alike
- * stay in the daemon's order. Called by main.c and views.c.
+ * stay in the daemon's order. Called by options.c and views.c.
  */
 #ifndef F8CTL_SORT_H
 #define F8CTL_SORT_H

@@ -118,7 +118,8 @@ static int give_name(const struct ctl *ctl, const char *temporary)
 {
     const char *file = ctl->arguments[2];
 
-    if (ctl->force ? rename(temporary, file) == 0 : link(temporary, file) == 0) {
+    if ((ctl->given & CTL_TAKES_FORCE) ? rename(temporary, file) == 0
+                                       : link(temporary, file) == 0) {
         return F8_OK;
     }
     return errno == EEXIST ? error_set(F8_EEXIST, "%s is there already: --force replaces it", file)

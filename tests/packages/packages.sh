@@ -52,7 +52,7 @@ for package in f8gatherd f8gather-tools libf8client0 libf8client-dev; do
     [[ -s $(echo "$work/packages/${package}_${version}"_*.deb) ]] ||
         fail "no $package of version $version: do CMakeLists.txt and debian/changelog differ?"
 done
-mapfile -t packages < <(find "$work/packages" -maxdepth 1 -name '*.deb' ! -name '*-dbgsym_*')
+mapfile -t packages < <(find "$work/packages" -maxdepth 1 -name '*.deb')
 
 root=$(mktemp -d)
 chmod 755 "$root" # it becomes /, for the daemon's user too
