@@ -40,7 +40,7 @@ make_system() {
     }
 }
 
-for program in dpkg-buildpackage dpkg-checkbuilddeps dh fakeroot lintian; do
+for program in dpkg-buildpackage dpkg-checkbuilddeps dh lintian; do
     command -v "$program" >/dev/null || skip "there is no $program (see ./dev deps)"
 done
 missing=$(cd "$source" && dpkg-checkbuilddeps 2>&1) || skip "$missing"
