@@ -20,7 +20,7 @@ int main(int argc, char **argv)
 {
     uint32_t rank = argc > 2 ? (uint32_t)atoi(argv[1]) : 0;
     uint32_t world_size = argc > 2 ? (uint32_t)atoi(argv[2]) : 1;
-    struct f8_connect_options options = {.job = "example", .socket = argc > 3 ? argv[3] : NULL};
+    struct f8_connect_options options = {.socket = argc > 3 ? argv[3] : NULL, .job = "example"};
     struct f8_client *client;
     struct f8_group *group;
     CHECK(f8_connect(&options, &client));
@@ -32,7 +32,7 @@ int main(int argc, char **argv)
     struct f8_region *region;
     void *memory;
     CHECK(f8_region_alloc(client, chunk * (COLS + 1) * sizeof(float), &region, &memory));
-    float *matrix = memory, *norm = matrix + chunk * COLS;
+    float *matrix = (float *)memory, *norm = matrix + chunk * COLS;
     /* clang-format off */
     struct f8_weight_desc weights[] = {
         {.name = "w", .ndim = 2, .shape = {ROWS, COLS}, .dtype = F8_F32, .flavour = F8_DYNAMIC,

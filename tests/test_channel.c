@@ -126,6 +126,41 @@ START_TEST(other_major)
 }
 END_TEST
 
+/* A daemon of a later minor version, whose replies have fields that this library does not know. */
+static void script_minor_9(struct fake_daemon *daemon, int fd)
+{
+    (void)daemon;
+    uint8_t value = 42;
+    ProtobufCMessageUnknownField later = {
+        .tag = 900, .wire_type = PROTOBUF_C_WIRE_TYPE_VARINT, .len = 1, .data = &value};
+    F8__Request *request = fake_receive(fd, NULL);
+    F8__HelloReply hello = F8__HELLO_REPLY__INIT;
+    hello.base.n_unknown_fields = 1;
+    hello.base.unknown_fields = &later;
+    hello.major = 1;
+    hello.minor = 9;
+    hello.credit = FAKE_CREDIT;
+    hello.daemon_version = (char *)(uintptr_t) "5.6.7";
+    F8__Reply reply = F8__REPLY__INIT;
+    reply.id = request->id;
+    reply.body_case = F8__REPLY__BODY_HELLO;
+    reply.hello = &hello;
+    fake_reply(fd, &reply, -1);
+    fake_free(request);
+}
+
+START_TEST(newer_minor)
+{
+    struct fake_daemon daemon;
+    struct channel *channel = NULL;
+    fake_start(&daemon, script_minor_9);
+    const struct channel_options options = {.socket = daemon.socket, .job = "test"};
+    ck_assert_int_eq(channel_open(&options, &channel), F8_OK);
+    ck_assert_str_eq(channel_daemon_version(channel), "5.6.7");
+    finish(&daemon, channel);
+}
+END_TEST
+
 static void script_refuse(struct fake_daemon *daemon, int fd)
 {
     (void)daemon;
@@ -436,6 +471,7 @@ int main(void)
     tcase_add_test(tcase, dead_socket_ends_the_search);
     tcase_add_test(tcase, long_path);
     tcase_add_test(tcase, other_major);
+    tcase_add_test(tcase, newer_minor);
     tcase_add_test(tcase, hello_refused);
     tcase_add_test(tcase, hello_unanswered);
     tcase_add_test(tcase, last_words);

@@ -80,6 +80,32 @@ static uint64_t hello_of(uint32_t major, const char *job)
     return client_send(&a, &request, NULL, 0);
 }
 
+/* A client of a later minor version, with a field and a capability that are not known here. */
+START_TEST(newer_minor_is_served)
+{
+    uint8_t value = 42;
+    ProtobufCMessageUnknownField later = {
+        .tag = 900, .wire_type = PROTOBUF_C_WIRE_TYPE_VARINT, .len = 1, .data = &value};
+    char *capabilities[] = {(char *)"arena.memfd", (char *)"of-a-later-version"};
+    F8__Hello body = F8__HELLO__INIT;
+    F8__Request request = F8__REQUEST__INIT;
+    body.base.n_unknown_fields = 1;
+    body.base.unknown_fields = &later;
+    body.major = F8_PROTO_MAJOR;
+    body.minor = F8_PROTO_MINOR + 1;
+    body.library_version = (char *)"9.9.9";
+    body.job = (char *)"train";
+    body.n_capabilities = 2;
+    body.capabilities = capabilities;
+    request.body_case = F8__REQUEST__BODY_HELLO;
+    request.hello = &body;
+    const F8__Reply *reply = client_await(&a, client_send(&a, &request, NULL, 0));
+    ck_assert_int_eq(reply->body_case, F8__REPLY__BODY_HELLO);
+    ck_assert_uint_eq(reply->hello->minor, F8_PROTO_MINOR);
+    ck_assert_int_eq(client_status(&a, ask_ping(&a)), F8_OK);
+}
+END_TEST
+
 START_TEST(bad_hellos_are_refused)
 {
     char name[F8_PROTO_MAX_NAME + 2];
@@ -337,6 +363,7 @@ static void add_all(TCase *tcase)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, hello_comes_first);
     tcase_add_test(tcase, hello_tells_what_the_daemon_is);
+    tcase_add_test(tcase, newer_minor_is_served);
     tcase_add_test(tcase, bad_hellos_are_refused);
     tcase_add_test(tcase, roles_are_apart);
     tcase_add_test(tcase, unknown_requests_are_answered);
