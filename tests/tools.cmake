@@ -18,6 +18,12 @@ foreach(suite test_ctl test_ctl_devices test_ctl_doctor test_ctl_hosts test_ctl_
     add_dependencies(${suite} f8ctl)
 endforeach()
 
+# What it says of itself, which needs no daemon, and how that looks on a terminal.
+f8_add_test(test_ctl_help SOURCES test_ctl_help.c lib/ctl_run.c lib/ctl_terminal.c
+    ENVIRONMENT F8CTL=$<TARGET_FILE:f8ctl>)
+set_tests_properties(test_ctl_help PROPERTIES LABELS "tools;operator")
+add_dependencies(test_ctl_help f8ctl)
+
 # Its doctor between hosts that are network namespaces.
 f8_add_test(test_ctl_path LABEL hosts SOURCES test_ctl_path.c lib/ctl_run.c LIBS f8bench_network
     ENVIRONMENT F8CTL=$<TARGET_FILE:f8ctl>)

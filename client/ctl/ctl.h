@@ -33,6 +33,7 @@ struct ctl {
     const struct table_column *sort_column;
     bool descending;
     bool json;
+    bool help;          /* asked for in place of the command */
     unsigned int given; /* of enum ctl_takes: the flags of single commands that are there */
     uint32_t uid;
     uint32_t top, last; /* 0: all */
