@@ -34,6 +34,7 @@ struct ctl {
     bool descending;
     bool json;
     bool help;          /* asked for in place of the command */
+    const char *svg;    /* of history; NULL: none */
     unsigned int given; /* of enum ctl_takes: the flags of single commands that are there */
     uint32_t uid;
     uint32_t top, last; /* 0: all */
@@ -52,8 +53,14 @@ enum ctl_takes {
     CTL_TAKES_UID = 1 << 4,
     CTL_TAKES_PEER = 1 << 5,
     CTL_TAKES_WEIGHTS = 1 << 6,
+    CTL_TAKES_PLOT = 1 << 20,
+    CTL_TAKES_TABLE = 1 << 21,
+    CTL_TAKES_SVG = 1 << 22,
     CTL_ALONE = 1 << 30, /* it connects by itself, if at all */
 };
+
+/* Ways to show a history. */
+#define CTL_TAKES_HISTORY (CTL_TAKES_PLOT | CTL_TAKES_TABLE | CTL_TAKES_SVG | CTL_TAKES_FORCE)
 
 /*
  * X(name, "ARGUMENTS" or NULL, &columns that --sort may name or NULL, what it takes, "help"): the
@@ -69,7 +76,8 @@ enum ctl_takes {
     X(amax, NULL, &columns_amax, 0, "amaxes, their history as a sparkline, and syncs")             \
     X(buckets, NULL, &columns_buckets, 0, "buckets, sums over their weights, and who holds them")  \
     X(show, "NAME", NULL, 0, "all that is known of the weights of that name")                      \
-    X(history, "NAME", NULL, CTL_TAKES_LAST, "amax and scale of a delayed weight, sync by sync")   \
+    X(history, "NAME", NULL, CTL_TAKES_LAST | CTL_TAKES_HISTORY,                                   \
+        "amax and scale of a delayed weight, sync by sync")                                        \
     X(rounds, NULL, &columns_rounds, 0, "collectives under way: what waits for whom, since when")  \
     X(hosts, NULL, &columns_hosts, 0, "hosts of groups that span several, and their heartbeats")   \
     X(export, "JOB GROUP FILE", NULL, CTL_TAKES_FORCE | CTL_TAKES_UID,                             \

@@ -25,8 +25,11 @@
         "sort a list by a column, such as saturated; -COLUMN: descending")                         \
     X(TOP, "top", "N", CTL_TAKES_TOP, "only the first N rows of a list")                           \
     X(LAST, "last", "N", CTL_TAKES_LAST, "history: only the last N syncs")                         \
+    X(PLOT, "plot", NULL, CTL_TAKES_PLOT, "history: draw it (so it is done on a terminal)")        \
+    X(TABLE, "table", NULL, CTL_TAKES_TABLE, "history: list it (so it is done elsewhere)")         \
+    X(SVG, "svg", "FILE", CTL_TAKES_SVG, "history: write a drawing; - is standard output")         \
     X(UID, "uid", "UID", CTL_TAKES_UID, "export, import: whose job it is (default: your own)")     \
-    X(FORCE, "force", NULL, CTL_TAKES_FORCE, "export: replace FILE if it is there")                \
+    X(FORCE, "force", NULL, CTL_TAKES_FORCE, "export, --svg: replace FILE if it is there")         \
     X(WEIGHTS, "weights", NULL, CTL_TAKES_WEIGHTS, "metrics: those of each weight too")            \
     X(PEER, "peer", "HOST", CTL_TAKES_PEER,                                                        \
         "doctor: a name or address; or new, or the id that new printed on the other host")         \
@@ -124,6 +127,9 @@ static int take_special(int id, struct ctl *ctl)
         return take_number("last", optarg, 1, &ctl->last);
     case OPTION_UID:
         return take_number("uid", optarg, 0, &ctl->uid);
+    case OPTION_SVG:
+        ctl->svg = optarg;
+        return 0;
     case OPTION_PEER:
         ctl->peer = optarg;
         return 0;
