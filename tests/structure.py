@@ -73,6 +73,7 @@ ROOM_OF_FILE = {
     "daemon/inspect_device": "daemon/session",
     "daemon/inspect_hosts": "daemon/session",
     "daemon/inspect_private": "daemon/session",
+    "daemon/inspect_stats": "daemon/session",
     "daemon/group": "daemon/registry",
     "daemon/names": "daemon/weights",
 }
