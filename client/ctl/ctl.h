@@ -35,6 +35,8 @@ struct ctl {
     bool json;
     bool help;          /* asked for in place of the command */
     const char *svg;    /* of history; NULL: none */
+    int over_ms;        /* of stats; 0: since the beginning */
+    const char *html;   /* of report; NULL: none */
     unsigned int given; /* of enum ctl_takes: the flags of single commands that are there */
     uint32_t uid;
     uint32_t top, last; /* 0: all */
@@ -56,6 +58,8 @@ enum ctl_takes {
     CTL_TAKES_PLOT = 1 << 20,
     CTL_TAKES_TABLE = 1 << 21,
     CTL_TAKES_SVG = 1 << 22,
+    CTL_TAKES_OVER = 1 << 23,
+    CTL_TAKES_HTML = 1 << 24,
     CTL_ALONE = 1 << 30, /* it connects by itself, if at all */
 };
 
@@ -87,6 +91,9 @@ enum ctl_takes {
     X(doctor, NULL, NULL, CTL_TAKES_PEER | CTL_ALONE,                                              \
         "tests the way to another host: --peer HOST, or both daemons: --peer new")                 \
     X(metrics, NULL, NULL, CTL_TAKES_WEIGHTS, "all that the daemon counts, as OpenMetrics text")   \
+    X(stats, NULL, NULL, CTL_TAKES_OVER, "totals, rates and times of the daemon; --job: of jobs")  \
+    X(report, NULL, NULL, CTL_TAKES_HTML | CTL_TAKES_TOP | CTL_TAKES_FORCE,                        \
+        "all of it at once: --html FILE, a page that needs nothing else")                          \
     X(ping, NULL, NULL, 0, "whether the daemon answers, and how fast")                             \
     X(version, NULL, NULL, 0, "the versions of f8ctl and of the daemon")
 

@@ -24,25 +24,6 @@ static struct sync_row sync_of(const struct series *series, size_t i)
         .number = series->first + i, .amax = series->amax[i], .scale = series->scale[i]};
 }
 
-static json_t *json_of_sync(const struct sync_row *sync)
-{
-    return json_pack("{s:I, s:o, s:o, s:o, s:o}", "sync", (json_int_t)sync->number, "amax",
-        json_of_real(sync->amax, true), "amax_bits", json_of_bits(sync->amax, true), "scale",
-        json_of_real(sync->scale, true), "scale_bits", json_of_bits(sync->scale, true));
-}
-
-static json_t *json_of_history(const F8__HistoryInfo *history, const struct series *series)
-{
-    json_t *syncs = json_array();
-
-    for (size_t i = 0; i < series->count; i++) {
-        struct sync_row sync = sync_of(series, i);
-        json_array_append_new(syncs, json_of_sync(&sync));
-    }
-    return json_pack("{s:s, s:I, s:s, s:s, s:o}", "job", history->job, "uid",
-        (json_int_t)history->uid, "group", history->group, "name", history->name, "syncs", syncs);
-}
-
 static int print_table(const struct series *series)
 {
     struct sync_row *syncs = calloc(series->count + 1, sizeof(*syncs));
@@ -103,7 +84,7 @@ static int put(struct ctl *ctl, struct output *output, const F8__HistoryInfo *hi
         svg_add(output->svg.stream, output->index, &series, heading);
     }
     if (ctl->json) {
-        json_array_append_new(output->json, json_of_history(history, &series));
+        json_array_append_new(output->json, json_of_series(history, &series));
     } else if (ctl->svg == NULL) {
         printf("%s", output->index > 0 ? "\n" : "");
         status = print_text(ctl, history, &series);

@@ -23,13 +23,17 @@
     X(NAME, "name", "GLOB", 0, "only groups, weights or buckets whose name matches")               \
     X(SORT, "sort", "COLUMN", CTL_TAKES_SORT,                                                      \
         "sort a list by a column, such as saturated; -COLUMN: descending")                         \
-    X(TOP, "top", "N", CTL_TAKES_TOP, "only the first N rows of a list")                           \
+    X(TOP, "top", "N", CTL_TAKES_TOP,                                                              \
+        "only the first N rows of a list; report: of a ranking, and plots")                        \
     X(LAST, "last", "N", CTL_TAKES_LAST, "history: only the last N syncs")                         \
     X(PLOT, "plot", NULL, CTL_TAKES_PLOT, "history: draw it (so it is done on a terminal)")        \
     X(TABLE, "table", NULL, CTL_TAKES_TABLE, "history: list it (so it is done elsewhere)")         \
     X(SVG, "svg", "FILE", CTL_TAKES_SVG, "history: write a drawing; - is standard output")         \
+    X(OVER, "over", "SECONDS", CTL_TAKES_OVER,                                                     \
+        "stats: rates and times of so long from now on, not of all time")                          \
+    X(HTML, "html", "FILE", CTL_TAKES_HTML, "report: the page to write; - is standard output")     \
     X(UID, "uid", "UID", CTL_TAKES_UID, "export, import: whose job it is (default: your own)")     \
-    X(FORCE, "force", NULL, CTL_TAKES_FORCE, "export, --svg: replace FILE if it is there")         \
+    X(FORCE, "force", NULL, CTL_TAKES_FORCE, "export, --svg, --html: replace FILE if it is there") \
     X(WEIGHTS, "weights", NULL, CTL_TAKES_WEIGHTS, "metrics: those of each weight too")            \
     X(PEER, "peer", "HOST", CTL_TAKES_PEER,                                                        \
         "doctor: a name or address; or new, or the id that new printed on the other host")         \
@@ -81,18 +85,17 @@ bool options_take(const struct command *command, const struct ctl_option *option
     return (option->special & ~(command->takes | list)) == 0;
 }
 
-static int take_timeout(const char *text, struct ctl *ctl)
+static int take_seconds(const char *flag, const char *text, int *ret_ms)
 {
     char *end;
     double seconds = strtod(text, &end);
 
     if (end == text || *end != '\0' || !(seconds > 0) || seconds > 86400) {
         fprintf(
-            stderr, "f8ctl: --timeout %s: must be seconds, more than 0 and at most 86400\n", text);
+            stderr, "f8ctl: --%s %s: must be seconds, more than 0 and at most 86400\n", flag, text);
         return -1;
     }
-    ctl->timeout_ms = (int)ceil(seconds * 1000);
-    ctl->timeout_given = true;
+    *ret_ms = (int)ceil(seconds * 1000);
     return 0;
 }
 
@@ -127,6 +130,11 @@ static int take_special(int id, struct ctl *ctl)
         return take_number("last", optarg, 1, &ctl->last);
     case OPTION_UID:
         return take_number("uid", optarg, 0, &ctl->uid);
+    case OPTION_HTML:
+        ctl->html = optarg;
+        return 0;
+    case OPTION_OVER:
+        return take_seconds("over", optarg, &ctl->over_ms);
     case OPTION_SVG:
         ctl->svg = optarg;
         return 0;
@@ -169,7 +177,8 @@ static int take_option(int id, char **argv, struct ctl *ctl)
         ctl->name = optarg;
         return 0;
     case OPTION_TIMEOUT:
-        return take_timeout(optarg, ctl);
+        ctl->timeout_given = true;
+        return take_seconds("timeout", optarg, &ctl->timeout_ms);
     case OPTION_JSON:
         ctl->json = true;
         return 0;

@@ -6,6 +6,7 @@
 #ifndef F8CTL_SERIES_H
 #define F8CTL_SERIES_H
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,5 +24,8 @@ void series_done(struct series *series);
 
 /* "layers.0.w, group dp of job run, uid 1000"; cut if it is too long. */
 void series_heading(const F8__HistoryInfo *history, char *text, size_t size);
+
+/* A new object of it. */
+json_t *json_of_series(const F8__HistoryInfo *history, const struct series *series);
 
 #endif
