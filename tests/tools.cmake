@@ -51,3 +51,12 @@ foreach(suite test_ctl_plot test_ctl_stats)
     set_tests_properties(${suite} PROPERTIES LABELS "tools;operator")
     add_dependencies(${suite} f8ctl)
 endforeach()
+
+# The scripts by which shells complete f8ctl's words, in those shells that are here.
+foreach(shell bash zsh fish)
+    add_test(NAME ctl_completion_${shell} COMMAND
+        ${CMAKE_CURRENT_SOURCE_DIR}/system/completion.sh $<TARGET_FILE:ctl_fleet>
+        $<TARGET_FILE:f8ctl> ${shell})
+    set_tests_properties(ctl_completion_${shell} PROPERTIES LABELS "tools;operator"
+        SKIP_RETURN_CODE 77)
+endforeach()

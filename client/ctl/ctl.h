@@ -68,8 +68,8 @@ enum ctl_takes {
 
 /*
  * X(name, "ARGUMENTS" or NULL, &columns that --sort may name or NULL, what it takes, "help"): the
- * commands. Each is command_NAME of views.c, history.c, transfer.c, metrics.c or
- * doctor.c, takes the connected ctl, prints, and returns an exit status.
+ * commands. Each is command_NAME, of views.c or of a file of its own, takes the connected ctl,
+ * prints, and returns an exit status.
  */
 #define CTL_COMMANDS(X)                                                                            \
     X(status, NULL, NULL, 0, "what the daemon is, and what it holds")                              \
@@ -94,6 +94,8 @@ enum ctl_takes {
     X(stats, NULL, NULL, CTL_TAKES_OVER, "totals, rates and times of the daemon; --job: of jobs")  \
     X(report, NULL, NULL, CTL_TAKES_HTML | CTL_TAKES_TOP | CTL_TAKES_FORCE,                        \
         "all of it at once: --html FILE, a page that needs nothing else")                          \
+    X(completion, "SHELL", NULL, CTL_ALONE,                                                        \
+        "the script by which bash, zsh or fish completes words")                                   \
     X(ping, NULL, NULL, 0, "whether the daemon answers, and how fast")                             \
     X(version, NULL, NULL, 0, "the versions of f8ctl and of the daemon")
 
