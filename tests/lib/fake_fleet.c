@@ -202,6 +202,7 @@ void fleet_serve(struct fake_daemon *daemon, int fd)
     bool more = fake_hello(fd);
 
     (void)daemon;
+    stats_asked = 0;
     while (more) {
         F8__Request *request = fake_receive(fd, NULL);
         more = request != NULL && answer(fd, request);

@@ -18,7 +18,7 @@ extern const char *const fleet_hostile[FLEET_HOSTILE];
 /* How many weights the next connection is shown, the hostile ones among them. */
 void fleet_set_weights(uint64_t count);
 
-/* How often the STATS view was asked; its counts grow each time. */
+/* How often the last connection asked for the STATS view, whose counts grow each time. */
 uint32_t fleet_stats_asked(void);
 
 void fleet_serve(struct fake_daemon *daemon, int fd);
