@@ -411,6 +411,8 @@ static void fill_lists(struct page *page)
             continue;
         if (page->ask->view == F8__VIEW__JOBS)
             add_job(page, job);
+        else if (page->ask->view == F8__VIEW__STATS)
+            inspect_job_stats(page, job);
         else
             for (struct group *group = job->groups; group && !page->full; group = group->next)
                 add_of_group(page, group);
@@ -422,13 +424,13 @@ static void fill_lists(struct page *page)
 static size_t rows_of(const F8__InspectReply *reply)
 {
     return reply->n_jobs + reply->n_groups + reply->n_weights + reply->n_rounds + reply->n_buckets +
-           reply->n_histories + reply->n_hosts;
+           reply->n_histories + reply->n_hosts + reply->n_stats;
 }
 
 int session_inspect(struct session *session, const struct incoming *incoming, struct answer *answer)
 {
     const F8__Inspect *ask = incoming->request->inspect;
-    if (ask->view > F8__VIEW__HOSTS)
+    if (!protobuf_c_enum_descriptor_get_value(&f8__view__descriptor, (int)ask->view))
         return reason_set(&answer->reason, F8_EUNKNOWN, "view %d is not known to f8gatherd %s",
             (int)ask->view, F8_VERSION);
     answer->scratch = malloc(SCRATCH);
@@ -439,6 +441,8 @@ int session_inspect(struct session *session, const struct incoming *incoming, st
         .session = session, .ask = ask, .reply = &answer->body.inspect, .scratch = answer->scratch};
     if (ask->view == F8__VIEW__STATUS)
         fill_status(&page);
+    else if (ask->view == F8__VIEW__STATS && ask->job[0] == '\0')
+        inspect_stats(&page);
     else
         fill_lists(&page);
     /* Any one row fits: the longest is a group of as many ranks as --max-ranks allows. Were there

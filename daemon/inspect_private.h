@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of the inspection share: inspect.c (views and their pages), inspect_device.c
- * (devices, and groups on them) and inspect_hosts.c (groups over several hosts).
+ * (devices, and groups on them), inspect_hosts.c (groups over several hosts) and inspect_stats.c
+ * (counts).
  */
 #ifndef F8_DAEMON_INSPECT_PRIVATE_H
 #define F8_DAEMON_INSPECT_PRIVATE_H
@@ -49,6 +50,10 @@ void inspect_group_hosts(struct page *page, const struct group *group, F8__Group
 
 /* The states' snapshots: inspect_saved.c. */
 void inspect_saved(struct page *page, F8__StatusInfo *info);
+
+/* What the daemon has counted, and a job: inspect_stats.c. */
+void inspect_stats(struct page *page);
+void inspect_job_stats(struct page *page, const struct job *job);
 
 /* On which devices the group is, and how these exchange bytes. False: the page is full. */
 bool inspect_group_devices(struct page *page, const struct group *group, F8__GroupInfo *info);

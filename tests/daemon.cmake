@@ -18,7 +18,7 @@ add_library(mesh STATIC lib/mesh.c)
 target_link_libraries(mesh PUBLIC rooms)
 
 foreach(suite session session_groups session_drain session_run session_mesh session_mesh_misuse
-        inspect inspect_history)
+        inspect inspect_history inspect_stats)
     f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS rooms mesh kernel_support)
 endforeach()
 

@@ -74,6 +74,7 @@ ROOM_OF_FILE = {
     "daemon/inspect_hosts": "daemon/session",
     "daemon/inspect_private": "daemon/session",
     "daemon/inspect_saved": "daemon/session",
+    "daemon/inspect_stats": "daemon/session",
     "daemon/group": "daemon/registry",
     "daemon/names": "daemon/weights",
 }

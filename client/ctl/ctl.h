@@ -33,6 +33,10 @@ struct ctl {
     const struct table_column *sort_column;
     bool descending;
     bool json;
+    bool help;          /* asked for in place of the command */
+    const char *svg;    /* of history; NULL: none */
+    int over_ms;        /* of stats; 0: since the beginning */
+    const char *html;   /* of report; NULL: none */
     unsigned int given; /* of enum ctl_takes: the flags of single commands that are there */
     uint32_t uid;
     uint32_t top, last; /* 0: all */
@@ -52,14 +56,22 @@ enum ctl_takes {
     CTL_TAKES_UID = 1 << 4,
     CTL_TAKES_PEER = 1 << 5,
     CTL_TAKES_WEIGHTS = 1 << 6,
-    CTL_TAKES_FORMAT = 1 << 20,
+    CTL_TAKES_PLOT = 1 << 20,
+    CTL_TAKES_TABLE = 1 << 21,
+    CTL_TAKES_SVG = 1 << 22,
+    CTL_TAKES_OVER = 1 << 23,
+    CTL_TAKES_HTML = 1 << 24,
+    CTL_TAKES_FORMAT = 1 << 25,
     CTL_ALONE = 1 << 30, /* it connects by itself, if at all */
 };
 
+/* Ways to show a history. */
+#define CTL_TAKES_HISTORY (CTL_TAKES_PLOT | CTL_TAKES_TABLE | CTL_TAKES_SVG | CTL_TAKES_FORCE)
+
 /*
  * X(name, "ARGUMENTS" or NULL, &columns that --sort may name or NULL, what it takes, "help"): the
- * commands. Each is command_NAME of views.c, history.c, transfer.c, snapshot.c, metrics.c or
- * doctor.c, takes the connected ctl, prints, and returns an exit status.
+ * commands. Each is command_NAME, of views.c or of a file of its own, takes the connected ctl,
+ * prints, and returns an exit status.
  */
 #define CTL_COMMANDS(X)                                                                            \
     X(status, NULL, NULL, 0, "what the daemon is, and what it holds")                              \
@@ -70,7 +82,8 @@ enum ctl_takes {
     X(amax, NULL, &columns_amax, 0, "amaxes, their history as a sparkline, and syncs")             \
     X(buckets, NULL, &columns_buckets, 0, "buckets, sums over their weights, and who holds them")  \
     X(show, "NAME", NULL, 0, "all that is known of the weights of that name")                      \
-    X(history, "NAME", NULL, CTL_TAKES_LAST, "amax and scale of a delayed weight, sync by sync")   \
+    X(history, "NAME", NULL, CTL_TAKES_LAST | CTL_TAKES_HISTORY,                                   \
+        "amax and scale of a delayed weight, sync by sync")                                        \
     X(rounds, NULL, &columns_rounds, 0, "collectives under way: what waits for whom, since when")  \
     X(hosts, NULL, &columns_hosts, 0, "hosts of groups that span several, and their heartbeats")   \
     X(export, "JOB GROUP FILE", NULL, CTL_TAKES_FORCE | CTL_TAKES_UID | CTL_TAKES_FORMAT,          \
@@ -81,6 +94,11 @@ enum ctl_takes {
     X(doctor, NULL, NULL, CTL_TAKES_PEER | CTL_ALONE,                                              \
         "tests the way to another host: --peer HOST, or both daemons: --peer new")                 \
     X(metrics, NULL, NULL, CTL_TAKES_WEIGHTS, "all that the daemon counts, as OpenMetrics text")   \
+    X(stats, NULL, NULL, CTL_TAKES_OVER, "totals, rates and times of the daemon; --job: of jobs")  \
+    X(report, NULL, NULL, CTL_TAKES_HTML | CTL_TAKES_TOP | CTL_TAKES_FORCE,                        \
+        "all of it at once: --html FILE, a page that needs nothing else")                          \
+    X(completion, "SHELL", NULL, CTL_ALONE,                                                        \
+        "the script by which bash, zsh or fish completes words")                                   \
     X(ping, NULL, NULL, 0, "whether the daemon answers, and how fast")                             \
     X(version, NULL, NULL, 0, "the versions of f8ctl and of the daemon")
 

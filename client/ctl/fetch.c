@@ -33,6 +33,9 @@ static size_t rows_of(F8__View view, F8__InspectReply *reply, void ***ret_rows)
     case F8__VIEW__HOSTS:
         *ret_rows = (void **)reply->hosts;
         return reply->n_hosts;
+    case F8__VIEW__STATS:
+        *ret_rows = (void **)reply->stats;
+        return reply->n_stats;
     case F8__VIEW__ROUNDS:
         *ret_rows = (void **)reply->rounds;
         return reply->n_rounds;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/ctl/help.h"
 #include "client/ctl/options.h"
 #include "client/ctl/sort.h"
 
@@ -22,10 +23,17 @@
     X(NAME, "name", "GLOB", 0, "only groups, weights or buckets whose name matches")               \
     X(SORT, "sort", "COLUMN", CTL_TAKES_SORT,                                                      \
         "sort a list by a column, such as saturated; -COLUMN: descending")                         \
-    X(TOP, "top", "N", CTL_TAKES_TOP, "only the first N rows of a list")                           \
+    X(TOP, "top", "N", CTL_TAKES_TOP,                                                              \
+        "only the first N rows of a list; report: of a ranking, and plots")                        \
     X(LAST, "last", "N", CTL_TAKES_LAST, "history: only the last N syncs")                         \
+    X(PLOT, "plot", NULL, CTL_TAKES_PLOT, "history: draw it (so it is done on a terminal)")        \
+    X(TABLE, "table", NULL, CTL_TAKES_TABLE, "history: list it (so it is done elsewhere)")         \
+    X(SVG, "svg", "FILE", CTL_TAKES_SVG, "history: write a drawing; - is standard output")         \
+    X(OVER, "over", "SECONDS", CTL_TAKES_OVER,                                                     \
+        "stats: rates and times of so long from now on, not of all time")                          \
+    X(HTML, "html", "FILE", CTL_TAKES_HTML, "report: the page to write; - is standard output")     \
     X(UID, "uid", "UID", CTL_TAKES_UID, "export, import: whose job it is (default: your own)")     \
-    X(FORCE, "force", NULL, CTL_TAKES_FORCE, "export: replace FILE if it is there")                \
+    X(FORCE, "force", NULL, CTL_TAKES_FORCE, "export, --svg, --html: replace FILE if it is there") \
     X(FORMAT, "format", "FORM", CTL_TAKES_FORMAT, "export: binary (the default) or json")          \
     X(WEIGHTS, "weights", NULL, CTL_TAKES_WEIGHTS, "metrics: those of each weight too")            \
     X(PEER, "peer", "HOST", CTL_TAKES_PEER,                                                        \
@@ -33,7 +41,7 @@
     X(TIMEOUT, "timeout", "SECONDS", 0,                                                            \
         "how long to wait for an answer (default 10; a peer's: 300)")                              \
     X(JSON, "json", NULL, 0, "print one JSON object")                                              \
-    X(HELP, "help", NULL, 0, "print this")                                                         \
+    X(HELP, "help", NULL, 0, "print this, or what there is to say of the command")                 \
     X(VERSION, "version", NULL, 0, "print the version of f8ctl")
 
 enum option_id {
@@ -69,47 +77,26 @@ const struct command ctl_commands[] = {
 };
 
 const size_t ctl_num_commands = sizeof(ctl_commands) / sizeof(ctl_commands[0]);
-static void print_help_row(const char *name, const char *argument, const char *help)
-{
-    char text[64];
 
-    snprintf(text, sizeof(text), "%s%s%s", name, argument != NULL ? " " : "",
-        argument != NULL ? argument : "");
-    printf("  %-22s %s\n", text, help);
+/* A list can be sorted and cut, which its row in the table need not say. */
+bool options_take(const struct command *command, const struct ctl_option *option)
+{
+    unsigned int list = command->sortable != NULL ? CTL_TAKES_SORT | CTL_TAKES_TOP : 0;
+
+    return (option->special & ~(command->takes | list)) == 0;
 }
 
-static void print_help(void)
-{
-    printf("usage: f8ctl [OPTION]... COMMAND\n\nShows what f8gatherd is doing.\n\nCommands:\n");
-    for (size_t i = 0; i < ctl_num_commands; i++) {
-        print_help_row(ctl_commands[i].name, ctl_commands[i].arguments, ctl_commands[i].help);
-    }
-    printf("\nOptions:\n");
-    for (size_t i = 0; i < ctl_num_options; i++) {
-        char flag[32];
-
-        snprintf(flag, sizeof(flag), "--%s", ctl_options[i].flag);
-        print_help_row(flag, ctl_options[i].value, ctl_options[i].help);
-    }
-    printf("\nColumns are named as in the list's heading, in any case, with '-' for spaces.\n"
-           "\nExit status: 0 all is well; 1 the daemon refused, there is no such weight, FILE\n"
-           "cannot be read or written, or the doctor found a fault; 2 wrong usage; 3 no daemon "
-           "answers (the sockets tried are\n"
-           "named). f8ctl never starts a daemon.\n");
-}
-
-static int take_timeout(const char *text, struct ctl *ctl)
+static int take_seconds(const char *flag, const char *text, int *ret_ms)
 {
     char *end;
     double seconds = strtod(text, &end);
 
     if (end == text || *end != '\0' || !(seconds > 0) || seconds > 86400) {
         fprintf(
-            stderr, "f8ctl: --timeout %s: must be seconds, more than 0 and at most 86400\n", text);
+            stderr, "f8ctl: --%s %s: must be seconds, more than 0 and at most 86400\n", flag, text);
         return -1;
     }
-    ctl->timeout_ms = (int)ceil(seconds * 1000);
-    ctl->timeout_given = true;
+    *ret_ms = (int)ceil(seconds * 1000);
     return 0;
 }
 
@@ -154,6 +141,14 @@ static int take_special(int id, struct ctl *ctl)
         return take_number("last", optarg, 1, &ctl->last);
     case OPTION_UID:
         return take_number("uid", optarg, 0, &ctl->uid);
+    case OPTION_HTML:
+        ctl->html = optarg;
+        return 0;
+    case OPTION_OVER:
+        return take_seconds("over", optarg, &ctl->over_ms);
+    case OPTION_SVG:
+        ctl->svg = optarg;
+        return 0;
     case OPTION_PEER:
         ctl->peer = optarg;
         return 0;
@@ -164,7 +159,18 @@ static int take_special(int id, struct ctl *ctl)
     }
 }
 
-/* 0: go on; 1: help was printed; -1: it is wrong. */
+static int refuse_flag(const char *flag, bool lacks_value)
+{
+    const char *meant = lacks_value ? NULL : help_suggest_flag(flag);
+
+    fprintf(stderr, "f8ctl: %s: %s%s%s%s (see f8ctl --help)\n", flag,
+        lacks_value ? "a value is missing" : "no such flag, or it takes no value",
+        meant != NULL ? "; did you mean --" : "", meant != NULL ? meant : "",
+        meant != NULL ? "?" : "");
+    return -1;
+}
+
+/* 0: go on; 1: the version was printed; -1: it is wrong. */
 static int take_option(int id, char **argv, struct ctl *ctl)
 {
     const struct ctl_option *option = id > OPTION_BASE ? &ctl_options[id - OPTION_BASE - 1] : NULL;
@@ -184,21 +190,20 @@ static int take_option(int id, char **argv, struct ctl *ctl)
         ctl->name = optarg;
         return 0;
     case OPTION_TIMEOUT:
-        return take_timeout(optarg, ctl);
+        ctl->timeout_given = true;
+        return take_seconds("timeout", optarg, &ctl->timeout_ms);
     case OPTION_JSON:
         ctl->json = true;
         return 0;
     case 'h':
     case OPTION_HELP:
-        print_help();
-        return 1;
+        ctl->help = true;
+        return 0;
     case OPTION_VERSION:
         printf("f8ctl %s\n", F8_VERSION);
         return 1;
     default:
-        fprintf(stderr, "f8ctl: %s: %s (see f8ctl --help)\n", argv[optind - 1],
-            id == ':' ? "a value is missing" : "no such flag, or it takes no value");
-        return -1;
+        return refuse_flag(argv[optind - 1], id == ':');
     }
 }
 
@@ -252,11 +257,8 @@ static int take_arguments(const struct command *command, int argc, char **argv, 
 /* A flag that the command would pass over is a mistake of whoever gave it. */
 static int check_flags(const struct command *command, const struct ctl *ctl)
 {
-    unsigned int list = command->sortable != NULL ? CTL_TAKES_SORT | CTL_TAKES_TOP : 0;
-    unsigned int takes = command->takes | list;
-
     for (size_t i = 0; i < ctl_num_options; i++) {
-        if ((ctl_options[i].special & ctl->given & ~takes) != 0) {
+        if ((ctl_options[i].special & ctl->given) != 0 && !options_take(command, &ctl_options[i])) {
             fprintf(stderr, "f8ctl: %s: takes no --%s\n", command->name, ctl_options[i].flag);
             return -1;
         }
@@ -283,10 +285,11 @@ static int take_sort(const struct command *command, struct ctl *ctl)
     return 0;
 }
 
-/* The command, its arguments and its flags; NULL if they are wrong. */
-static const struct command *take_command(int argc, char **argv, struct ctl *ctl)
+/* NULL after standard error has said that there is no such command, and which was meant. */
+static const struct command *named_command(int argc, char **argv)
 {
     const struct command *command;
+    const char *meant;
 
     if (argc == 0) {
         fprintf(stderr, "f8ctl: a command is missing (see f8ctl --help)\n");
@@ -294,7 +297,20 @@ static const struct command *take_command(int argc, char **argv, struct ctl *ctl
     }
     command = find_command(argv[0]);
     if (command == NULL) {
-        fprintf(stderr, "f8ctl: no command is called %s (see f8ctl --help)\n", argv[0]);
+        meant = help_suggest_command(argv[0]);
+        fprintf(stderr, "f8ctl: no command is called %s%s%s%s (see f8ctl --help)\n", argv[0],
+            meant != NULL ? "; did you mean " : "", meant != NULL ? meant : "",
+            meant != NULL ? "?" : "");
+    }
+    return command;
+}
+
+/* The command, its arguments and its flags; NULL if they are wrong. */
+static const struct command *take_command(int argc, char **argv, struct ctl *ctl)
+{
+    const struct command *command = named_command(argc, argv);
+
+    if (command == NULL) {
         return NULL;
     }
     if (take_arguments(command, argc - 1, argv + 1, ctl) != 0 || check_flags(command, ctl) != 0 ||
@@ -302,6 +318,22 @@ static const struct command *take_command(int argc, char **argv, struct ctl *ctl
         return NULL;
     }
     return command;
+}
+
+/* The help that was asked for: of f8ctl, or of the command. */
+static int print_help(int argc, char **argv)
+{
+    const struct command *command = argc > 0 ? named_command(argc, argv) : NULL;
+
+    if (argc > 0 && command == NULL) {
+        return CTL_USAGE;
+    }
+    if (command != NULL) {
+        help_print_command(command);
+    } else {
+        help_print();
+    }
+    return CTL_OK;
 }
 
 const struct command *options_read(int argc, char **argv, struct ctl *ctl, int *ret_exit)
@@ -315,6 +347,10 @@ const struct command *options_read(int argc, char **argv, struct ctl *ctl, int *
             *ret_exit = result > 0 ? CTL_OK : CTL_USAGE;
             return NULL;
         }
+    }
+    if (ctl->help) {
+        *ret_exit = print_help(argc - optind, argv + optind);
+        return NULL;
     }
     command = take_command(argc - optind, argv + optind, ctl);
     *ret_exit = command != NULL ? CTL_OK : CTL_USAGE;

@@ -31,6 +31,9 @@ extern const size_t ctl_num_commands;
 extern const struct ctl_option ctl_options[];
 extern const size_t ctl_num_options;
 
+/* Whether the command takes the flag, which need not be given. */
+bool options_take(const struct command *command, const struct ctl_option *option);
+
 /*
  * Reads the command line into `ctl`: the command to run; or NULL and the exit status, after
  * standard output has the help that was asked for or standard error what is wrong.

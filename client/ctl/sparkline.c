@@ -14,15 +14,20 @@
 static const char *const blocks[LEVELS] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 static const char *const ascii[LEVELS] = {".", ":", "-", "=", "+", "*", "#", "@"};
 
+bool sparkline_is_utf8(void)
+{
+    static enum { UNKNOWN, NO, YES } known;
+
+    if (known == UNKNOWN) {
+        setlocale(LC_CTYPE, "");
+        known = strcmp(nl_langinfo(CODESET), "UTF-8") == 0 ? YES : NO;
+    }
+    return known == YES;
+}
+
 static const char *const *levels(void)
 {
-    static const char *const *chosen;
-
-    if (chosen == NULL) {
-        setlocale(LC_CTYPE, "");
-        chosen = strcmp(nl_langinfo(CODESET), "UTF-8") == 0 ? blocks : ascii;
-    }
-    return chosen;
+    return sparkline_is_utf8() ? blocks : ascii;
 }
 
 /* The log of a positive finite amax. */

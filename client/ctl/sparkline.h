@@ -22,4 +22,7 @@ void sparkline_draw(char *text, size_t size, const uint32_t *bits, size_t count)
 /* Whether an infinity or a NaN is among them. */
 bool sparkline_has_special(const uint32_t *bits, size_t count);
 
+/* Whether the locale can show block characters, and all else of UTF-8. */
+bool sparkline_is_utf8(void);
+
 #endif

@@ -18,6 +18,7 @@
 #include "client/ctl/print_json.h"
 #include "client/ctl/state_doc.h"
 #include "client/ctl/transfer_form.h"
+#include "client/ctl/whole_file.h"
 #include "client/error.h"
 
 #define CHUNK 65536
@@ -115,63 +116,30 @@ static int ask_export(struct ctl *ctl, struct channel_reply *ret_reply)
     return status;
 }
 
-/* Gives a complete file its name: at once, and not in the place of another unless it may. */
-static int give_name(const struct ctl *ctl, const char *temporary)
-{
-    const char *file = ctl->arguments[2];
-
-    if ((ctl->given & CTL_TAKES_FORCE) ? rename(temporary, file) == 0
-                                       : link(temporary, file) == 0) {
-        return F8_OK;
-    }
-    return errno == EEXIST ? error_set(F8_EEXIST, "%s is there already: --force replaces it", file)
-                           : error_set(F8_EIO, "%s cannot be made: %s", file, strerror(errno));
-}
-
-static int fill(int from, int to, const char *file, uint64_t *ret_size)
-{
-    int status = ctl_copy_all(from, to, file, ret_size);
-    mode_t mask = umask(0); /* there is no other way to ask for it */
-
-    umask(mask);
-    if (status == F8_OK && (fchmod(to, 0666 & ~mask) != 0 || fsync(to) != 0)) {
-        status = error_set(F8_EIO, "%s: %s", file, strerror(errno));
-    }
-    return status;
-}
-
-/* Beside the file to come, so that it can be renamed. */
 static int write_file(const struct ctl *ctl, int from, uint64_t *ret_size)
 {
-    const char *file = ctl->arguments[2];
-    char *temporary = NULL;
-    int fd, status;
+    struct whole_file file;
+    int status = whole_file_open(&file, ctl->arguments[2], (ctl->given & CTL_TAKES_FORCE) != 0);
 
-    if (asprintf(&temporary, "%s.XXXXXX", file) < 0) {
-        return error_set(F8_ENOMEM, "no memory for a name");
-    }
-    fd = mkostemp(temporary, O_CLOEXEC);
-    if (fd < 0) {
-        status = error_set(F8_EIO, "%s cannot be made: %s", temporary, strerror(errno));
-        free(temporary);
+    if (status != F8_OK) {
         return status;
     }
-    status = fill(from, fd, file, ret_size);
-    close(fd);
-    if (status == F8_OK) {
-        status = give_name(ctl, temporary);
-    }
-    unlink(temporary); /* after a rename it is not there any more */
-    free(temporary);
-    return status;
+    status = ctl_copy_all(from, fileno(file.stream), file.name, ret_size);
+    return whole_file_close(&file, status);
 }
 
 int command_export(struct ctl *ctl)
 {
     struct channel_reply reply;
     uint64_t size;
-    int status = ask_export(ctl, &reply);
+    bool piped = strcmp(ctl->arguments[2], "-") == 0;
+    int status;
 
+    if (piped && ctl->json) {
+        fprintf(stderr, "f8ctl: export: --json and the state cannot both go to standard output\n");
+        return CTL_USAGE;
+    }
+    status = ask_export(ctl, &reply);
     if (status != F8_OK) {
         return ctl_failed(status);
     }
@@ -182,8 +150,8 @@ int command_export(struct ctl *ctl)
         status = write_file(ctl, reply.fd, &size);
     }
     close(reply.fd);
-    if (status != F8_OK) {
-        return ctl_failed(status);
+    if (status != F8_OK || piped) {
+        return status != F8_OK ? ctl_failed(status) : CTL_OK;
     }
     return report(ctl, "export", "wrote", size, &reply.second);
 }

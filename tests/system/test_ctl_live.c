@@ -89,6 +89,11 @@ static const struct {
     {"import none dp /nowhere/state", 1, "/nowhere/state cannot be read: "},
     {"scales --sort size", 2, "scales has no column size; its columns are: job name scale"},
     {"rounds", 0, "MISSING RANKS"},
+    {"stats", 0, "\nTIME "},
+    {"stats --over 0.2 --job f8bench-*", 0, "; rates and times of the last 0."},
+    {"stats --job none-*", 1, "no job is called none-* at "},
+    {"report --html -", 0, "</main>"},
+    {"completion weights", 0, "layers.1.odd.weight\n"},
     {"ping", 0, " answered in "},
     {"version", 0, "f8gatherd " F8_VERSION},
     {"--job f8bench-* groups", 0, "sealed"},
@@ -208,6 +213,29 @@ START_TEST(test_json_of_weights)
 }
 END_TEST
 
+/* Counts go up while the run goes on; a report has the same, and all else. */
+START_TEST(test_json_of_stats)
+{
+    json_t *first = list_of("stats", "stats", 1), *job = list_of("stats --job f8*", "stats", 1);
+    json_t *report = program_ask_ctl(server.socket, "report", "report");
+    const json_t *before = json_array_get(first, 0), *after = json_object_get(report, "stats");
+    ck_assert_int_gt(integer(before, "gathers"), 0);
+    ck_assert_int_ge(integer(after, "gathers"), integer(before, "gathers"));
+    ck_assert_int_gt(integer(json_object_get(before, "bytes"), "e4m3fn"), 0);
+    ck_assert_int_eq(integer(json_object_get(before, "failed"), "rank_died"), 0);
+    const json_t *gather = json_object_get(json_object_get(before, "times"), "gather");
+    ck_assert_int_ge(integer(gather, "count"), integer(before, "gathers"));
+    ck_assert(json_number_value(json_object_get(gather, "p50_s")) > 0);
+    ck_assert_int_eq(strncmp(string(json_array_get(job, 0), "job"), "f8bench-", 8), 0);
+    ck_assert_uint_eq(json_array_size(json_object_get(report, "weights")), 12);
+    ck_assert_uint_eq(json_array_size(json_object_get(report, "groups")), 1);
+    ck_assert_uint_eq(json_array_size(json_object_get(report, "histories")), 0);
+    json_decref(first);
+    json_decref(job);
+    json_decref(report);
+}
+END_TEST
+
 START_TEST(test_json_of_buckets)
 {
     json_t *buckets = list_of("buckets", "buckets", 4);
@@ -281,6 +309,9 @@ START_TEST(test_delayed)
     ck_assert_int_eq(integer(weight, "since_sync"), 0);
     ck_assert_int_eq(integer(weight, "saturated"), 2);
     json_decref(amax);
+    assert_says("history w --svg -", 0, "<path class=\"amax\" d=\"M46.0 ");
+    assert_says("report --html -", 0, "<figcaption><b>w</b><span>group dp of job delayed</span>");
+    assert_says("completion delayed", 0, "w\n");
     f8_close(client);
     test_daemon_drop_states(&server);
     test_daemon_stop(&server);
@@ -392,6 +423,7 @@ int main(void)
     tcase_add_test(live, test_json_of_daemon);
     tcase_add_test(live, test_json_of_group);
     tcase_add_test(live, test_json_of_weights);
+    tcase_add_test(live, test_json_of_stats);
     tcase_add_test(live, test_json_of_buckets);
     suite_add_tcase(suite, live);
     TCase *failing = tcase_create("failing");
