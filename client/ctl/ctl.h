@@ -51,6 +51,7 @@ enum ctl_takes {
     CTL_TAKES_UID = 1 << 4,
     CTL_TAKES_PEER = 1 << 5,
     CTL_TAKES_WEIGHTS = 1 << 6,
+    CTL_TAKES_YES = 1 << 7, /* it asks by ctl_confirm */
     CTL_ALONE = 1 << 30, /* it connects by itself, if at all */
 };
 

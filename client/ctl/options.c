@@ -27,6 +27,7 @@
     X(UID, "uid", "UID", CTL_TAKES_UID, "export, import: whose job it is (default: your own)")     \
     X(FORCE, "force", NULL, CTL_TAKES_FORCE, "export: replace FILE if it is there")                \
     X(WEIGHTS, "weights", NULL, CTL_TAKES_WEIGHTS, "metrics: those of each weight too")            \
+    X(YES, "yes", NULL, CTL_TAKES_YES, "do what destroys without being asked")                     \
     X(PEER, "peer", "HOST", CTL_TAKES_PEER,                                                        \
         "doctor: a name or address; or new, or the id that new printed on the other host")         \
     X(TIMEOUT, "timeout", "SECONDS", 0,                                                            \
