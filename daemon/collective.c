@@ -82,6 +82,7 @@ void collective_free(struct group *group)
     struct collective *collective = group->collective;
     assert(round_drained(collective->rounds));
     collective_dequeue(collective);
+    collective_drop_rests(collective);
     hosts_release(collective->hosts);
     hosts_release(collective->next_hosts);
     collective_drop_entries(collective);
@@ -166,6 +167,7 @@ void collective_settle(struct collective *collective)
     struct collective_context *context = collective->context;
     struct group *group = collective->group;
     collective_poke_sources(collective);
+    collective_serve_rest(collective, false);
     if (collective_is_quiet(group)) {
         group_bury(group);
         if (collective->hosts && group->state == GROUP_BROKEN)

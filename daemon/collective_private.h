@@ -115,11 +115,12 @@ struct collective {
     struct weights_layout layout;
     struct reason refusal; /* why start() could not, or why the reservation failed */
     uv_timer_t timer;
-    struct hosts *hosts;       /* owned: see collective_hosts.h; NULL: on this host only */
-    struct hosts *next_hosts;  /* owned: of the next generation, if they are others */
-    const uint8_t *continues;  /* borrowed: the values that a seal goes on from; NULL: none */
-    bool was_sealed;           /* in this generation */
-    uint64_t mark;             /* collectives below it are awaited as the daemon ends */
+    struct collective_rest *rests; /* borrowed list: what waits until no round runs */
+    struct hosts *hosts;           /* owned: see collective_hosts.h; NULL: on this host only */
+    struct hosts *next_hosts;      /* owned: of the next generation, if they are others */
+    const uint8_t *continues;      /* borrowed: the values that a seal goes on from; NULL: none */
+    bool was_sealed;               /* in this generation */
+    uint64_t mark;                 /* collectives below it are awaited as the daemon ends */
     uint64_t warned;           /* number of the last collective that was logged as slow, plus one */
     bool warned_stale;         /* in this generation */
     struct asked_times *times; /* owned: of open gathers */
@@ -210,6 +211,10 @@ void collective_reduced(struct collective *collective, const uint32_t *amaxes);
 void collective_begin_phase(struct collective *collective, enum run_phase phase);
 /* The round is done: answers, and what the state learns. */
 void collective_end_run(struct collective *collective);
+
+/* collective_rest.c: does what waits for the group's rest, if it has come; tells it of the end. */
+void collective_serve_rest(struct collective *collective, bool starts);
+void collective_drop_rests(struct collective *collective);
 
 /* collective_sync.c: what a sync or an invalidate does. */
 void collective_move_state(struct collective *collective);

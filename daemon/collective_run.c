@@ -419,6 +419,7 @@ int collective_start(void *context, const struct round_run *round)
 {
     struct collective *collective = context;
     struct run *run = &collective->run;
+    collective_serve_rest(collective, true);
     run->round = *round;
     if (round->kind == ROUND_SEAL && collective->hosts && !hosts_formed(collective->hosts))
         return ROUND_LATER; /* all ranks are on this host, and its daemon waits for the table */

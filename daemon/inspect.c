@@ -66,7 +66,7 @@ void inspect_put_row(struct page *page, void *message, void ***list, size_t *cou
     page->bytes += bytes;
 }
 
-static bool matches(const char *glob, const char *name)
+bool session_matches(const char *glob, const char *name)
 {
     return glob[0] == '\0' || fnmatch(glob, name, 0) == 0;
 }
@@ -222,7 +222,8 @@ static void add_weights(struct page *page, const struct group *group)
     uint32_t num_weights = group->list->num_weights;
     uint32_t w = page->ask->name[0] == '\0' ? pass_over(page, num_weights) : 0;
     for (; w < num_weights && !page->full; w++) {
-        if (!matches(page->ask->name, group->list->weights[w].name) || !inspect_wants_row(page))
+        if (!session_matches(page->ask->name, group->list->weights[w].name) ||
+            !inspect_wants_row(page))
             continue;
         F8__WeightInfo *info = inspect_grab(page, sizeof(*info));
         if (!info)
@@ -275,7 +276,8 @@ static void add_buckets(struct page *page, const struct group *group)
     uint32_t num_buckets = group->list->num_buckets;
     uint32_t b = page->ask->name[0] == '\0' ? pass_over(page, num_buckets) : 0;
     for (; b < num_buckets && !page->full; b++)
-        if (matches(page->ask->name, group->list->buckets[b].name) && inspect_wants_row(page))
+        if (session_matches(page->ask->name, group->list->buckets[b].name) &&
+            inspect_wants_row(page))
             add_bucket(page, group, b);
 }
 
@@ -313,7 +315,7 @@ static void add_histories(struct page *page, const struct group *group)
     for (uint32_t w = 0; group->list && w < group->list->num_weights && !page->full; w++) {
         const struct weight *weight = &group->list->weights[w];
         if (weight->flavour == F8_PROTO_DELAYED && weight->amax_group == 0 &&
-            matches(page->ask->name, weight->name) && inspect_wants_row(page))
+            session_matches(page->ask->name, weight->name) && inspect_wants_row(page))
             add_history(page, group, w);
     }
 }
@@ -384,7 +386,7 @@ static void add_of_group(struct page *page, const struct group *group)
         add_histories(page, group);
         break;
     default:
-        if (!matches(page->ask->name, group->name))
+        if (!session_matches(page->ask->name, group->name))
             break;
         if (page->ask->view == F8__VIEW__GROUPS)
             add_group(page, group);
@@ -399,7 +401,7 @@ static void fill_lists(struct page *page)
 {
     const struct job *job = registry_jobs(page->session->context->registry);
     for (; job && !page->full; job = job->next) {
-        if (!matches(page->ask->job, job->name))
+        if (!session_matches(page->ask->job, job->name))
             continue;
         if (page->ask->view == F8__VIEW__JOBS)
             add_job(page, job);

@@ -42,6 +42,11 @@ void log_set_level(enum log_level level)
     max_level = level;
 }
 
+enum log_level log_get_level(void)
+{
+    return max_level;
+}
+
 int log_level_parse(const char *word)
 {
     for (size_t i = 0; i < NUM_LEVELS; i++)

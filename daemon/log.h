@@ -21,6 +21,9 @@ enum log_level {
 /* Lines above this level are dropped. Before the loop starts, or on it. */
 void log_set_level(enum log_level level);
 
+/* The one that holds. */
+enum log_level log_get_level(void);
+
 /* "error", "warning", "info" or "debug" to its level; -1 for another word. */
 int log_level_parse(const char *word);
 

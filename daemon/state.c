@@ -186,6 +186,25 @@ bool state_store_evict(struct state_store *store, uid_t uid)
     return true;
 }
 
+uint32_t state_store_drop_job(
+    struct state_store *store, uid_t uid, const char *job, uint64_t *ret_bytes)
+{
+    uint32_t count = 0;
+    *ret_bytes = 0;
+    for (struct state *state = store->first, *next; state; state = next) {
+        const struct state_owner *owner = &state->file.head.owner;
+        next = state->next;
+        if (state->held || owner->uid != uid || strcmp(owner->job, job) != 0)
+            continue;
+        *ret_bytes += state->file.size;
+        log_drop(state, "an operator evicts the job");
+        forget(state);
+        count++;
+    }
+    arm(store);
+    return count;
+}
+
 static uint32_t count_of(const struct state_store *store, uid_t uid)
 {
     uint32_t count = 0;

@@ -2,6 +2,8 @@
 # What operators rely on: configuration files, signals, one daemon a socket, systemd's protocols.
 f8_add_test(test_config_file LABEL operator SOURCES test_config_file.c LIBS f8daemon)
 
+f8_add_test(test_session_admin LABEL operator SOURCES test_session_admin.c LIBS device_group mesh)
+
 foreach(suite test_signals test_one_daemon test_service)
     f8_add_test(${suite} LABEL operator SOURCES system/${suite}.c LIBS test_ranks)
 endforeach()

@@ -52,13 +52,16 @@ enum ctl_takes {
     CTL_TAKES_PEER = 1 << 5,
     CTL_TAKES_WEIGHTS = 1 << 6,
     CTL_TAKES_YES = 1 << 7, /* it asks by ctl_confirm */
+    CTL_TAKES_WAIT = 1 << 8,
+    CTL_TAKES_CANCEL = 1 << 9,
     CTL_ALONE = 1 << 30, /* it connects by itself, if at all */
 };
 
 /*
  * X(name, "ARGUMENTS" or NULL, &columns that --sort may name or NULL, what it takes, "help"): the
- * commands. Each is command_NAME of views.c, history.c, transfer.c, metrics.c or
- * doctor.c, takes the connected ctl, prints, and returns an exit status.
+ * commands; an argument in brackets may be left out. Each is command_NAME of views.c, history.c,
+ * transfer.c, metrics.c, admin.c, drain.c or doctor.c, takes the connected ctl, prints, and returns
+ * an exit status.
  */
 #define CTL_COMMANDS(X)                                                                            \
     X(status, NULL, NULL, 0, "what the daemon is, and what it holds")                              \
@@ -76,14 +79,20 @@ enum ctl_takes {
         "write the scaling state of a group, as of its last sync")                                 \
     X(import, "JOB GROUP FILE", NULL, CTL_TAKES_UID,                                               \
         "store such a state, for a group that will continue it")                                   \
+    X(evict, "JOB", NULL, CTL_TAKES_UID | CTL_TAKES_YES,                                           \
+        "drop what is kept of a job that has no clients any more")                                 \
+    X(drain, NULL, NULL, CTL_TAKES_YES | CTL_TAKES_WAIT | CTL_TAKES_CANCEL,                        \
+        "end the daemon as SIGTERM does: nobody joins, what is under way ends first")              \
     X(doctor, NULL, NULL, CTL_TAKES_PEER | CTL_ALONE,                                              \
         "tests the way to another host: --peer HOST, or both daemons: --peer new")                 \
     X(metrics, NULL, NULL, CTL_TAKES_WEIGHTS, "all that the daemon counts, as OpenMetrics text")   \
     X(ping, NULL, NULL, 0, "whether the daemon answers, and how fast")                             \
     X(version, NULL, NULL, 0, "the versions of f8ctl and of the daemon")
 
-/* f8ctl unique-id, whose name is no word of C. */
+/* f8ctl unique-id, reset-amax and log-level, whose names are no words of C. */
 int command_unique_id(struct ctl *ctl);
+int command_reset_amax(struct ctl *ctl);
+int command_log_level(struct ctl *ctl);
 
 #define CTL_DECLARE(name, arguments, columns, takes, help) int command_##name(struct ctl *ctl);
 CTL_COMMANDS(CTL_DECLARE)
@@ -108,6 +117,12 @@ int ctl_copy_all(int from, int to, const char *what, uint64_t *ret_size);
  * the caller's. In transfer.c.
  */
 int ctl_ask(struct ctl *ctl, F8__Request *request, int memfd, struct channel_reply *ret_reply);
+
+/* The same for requests without a descriptor: the whole reply, which must have that body. In
+ * admin.c.
+ */
+int ctl_ask_body(
+    struct ctl *ctl, F8__Request *request, F8__Reply__BodyCase body, F8__Reply **ret_reply);
 
 /* A name as a glob that matches nothing else; owned by the caller. NULL if memory is out. */
 char *ctl_escaped(const char *name);
