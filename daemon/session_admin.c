@@ -153,8 +153,10 @@ int session_drain_asked(
         context->end->drain(context->end_owner, session_who(session, who));
     if (status < 0)
         return status;
-    if (message->wait && !message->cancel)
+    if (message->wait && !message->cancel) {
+        log_debug("an operator (%s) waits for the end", session_who(session, who));
         return session_await_end(session, incoming->request->id, &answer->reason);
+    }
     fill_drain(session, answer);
     return F8_OK;
 }

@@ -4,6 +4,13 @@ f8_add_test(test_config_file LABEL operator SOURCES test_config_file.c LIBS f8da
 
 f8_add_test(test_session_admin LABEL operator SOURCES test_session_admin.c LIBS device_group mesh)
 
+f8_add_test(test_ctl_admin LABEL operator
+    SOURCES system/test_ctl_admin.c lib/state_rank.c LIBS test_ranks test_program util)
+if(TARGET f8gather-gloo)
+    target_compile_definitions(test_ctl_admin PRIVATE F8_HAVE_GLOO)
+    add_dependencies(test_ctl_admin f8gather-gloo)
+endif()
+
 foreach(suite test_signals test_one_daemon test_service)
     f8_add_test(${suite} LABEL operator SOURCES system/${suite}.c LIBS test_ranks)
 endforeach()
