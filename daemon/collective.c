@@ -109,17 +109,25 @@ static void warn_slow(struct collective *collective, const struct round_head *he
         return;
     collective->warned = head->run.number;
     char what[NAME_TEXT];
+    struct log_fields fields = collective_fields(group);
+    if (head->run.kind == ROUND_GATHER)
+        fields.bucket = group->list->buckets[head->run.bucket].name;
     collective_describe(group, head->run.kind, head->run.bucket, what, sizeof(what));
     if (head->complete)
-        log_warning("job %s, group %s: %s, collective %" PRIu64 ", waits for %s", group->job->name,
+        log_of(&fields, LOG_LEVEL_WARNING,
+            "job %s, group %s: %s, collective %" PRIu64 ", waits for %s", group->job->name,
             group->name, what, head->run.number,
             head->outside ? "the ranks of its amax group" : "a free place");
     for (uint32_t r = 0; r < group->world_size; r++)
-        if (round_missing(collective->rounds, head->run.number, r))
-            log_warning("job %s, group %s: %s, collective %" PRIu64 ", has waited for rank %u (pid "
-                        "%u) for %" PRIu64 " s",
-                group->job->name, group->name, what, head->run.number, r,
-                group->members[r] ? group->members[r]->pid : 0, (now - head->opened) / 1000);
+        if (round_missing(collective->rounds, head->run.number, r)) {
+            fields.rank = LOG_RANK(r);
+            fields.pid = group->members[r] ? group->members[r]->pid : 0;
+            log_of(&fields, LOG_LEVEL_WARNING,
+                "job %s, group %s: %s, collective %" PRIu64 ", has waited for rank %u (pid %u) for "
+                "%" PRIu64 " s",
+                group->job->name, group->name, what, head->run.number, r, fields.pid,
+                (now - head->opened) / 1000);
+        }
 }
 
 static void on_timer(uv_timer_t *timer)

@@ -162,6 +162,29 @@ static void tell_hosts(
         hosts_tell_broke(hosts, cause->status, reason);
 }
 
+/* With the rank that it came from, where it was one. */
+static void log_cause(
+    const struct group *group, const struct round_cause *cause, enum log_level level)
+{
+    struct log_fields fields = collective_fields(group);
+    const struct member *member = NULL;
+    bool by_rank = cause->trouble == ROUND_RANK_DIED || cause->trouble == ROUND_RANK_LEFT;
+    if (by_rank || cause->trouble == ROUND_MISMATCH) {
+        fields.rank = LOG_RANK(cause->rank);
+        member = group_member_of(group, cause->rank);
+        if (!member)
+            member = group->members[cause->rank];
+    }
+    if (member) {
+        fields.pid = member->pid;
+        fields.host = member->far ? hosts_name_of(group->collective->hosts, member) : NULL;
+    }
+    if (cause->kind == ROUND_GATHER && !by_rank && cause->trouble != ROUND_OTHER_GROUP)
+        fields.bucket = group->list->buckets[cause->bucket].name;
+    log_of(
+        &fields, level, "job %s, group %s: %s", group->job->name, group->name, group->cause.text);
+}
+
 void collective_broken(void *context, const struct round_cause *cause)
 {
     struct collective *collective = context;
@@ -177,8 +200,7 @@ void collective_broken(void *context, const struct round_cause *cause)
     /* A rank that leaves when nothing is open is how a training run ends. */
     if (collective->hosts)
         tell_hosts(collective->hosts, cause, &group->cause);
-    log_line(at_rest ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING, "job %s, group %s: %s", group->job->name,
-        group->name, group->cause.text);
+    log_cause(group, cause, at_rest ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING);
     if (!at_rest)
         collective_count_failed(collective, cause->trouble);
     collective_break_linked(collective, cause->status, at_rest);

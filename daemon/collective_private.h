@@ -8,6 +8,7 @@
 #define F8_DAEMON_COLLECTIVE_PRIVATE_H
 
 #include "daemon/collective.h"
+#include "daemon/log.h"
 
 /* Which weights a run goes over, and what it does with them now. */
 enum run_phase {
@@ -131,6 +132,12 @@ struct collective {
 };
 
 extern const struct round_ops collective_round_ops;
+
+/* For lines of log that are about the group. */
+static inline struct log_fields collective_fields(const struct group *group)
+{
+    return (struct log_fields){.job = group->job->name, .group = group->name};
+}
 
 /* collective.c */
 void collective_settle(struct collective *collective);

@@ -97,6 +97,11 @@ static void forget_later(struct session *session)
     }
 }
 
+const char *session_job_name(const struct session *session)
+{
+    return session->job ? session->job->name : NULL;
+}
+
 static void unlink_session(struct session *session)
 {
     if (session->prev)

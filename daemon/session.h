@@ -61,6 +61,9 @@ struct session_peer {
 struct session *session_new(
     struct session_context *context, const struct session_peer *peer, void *conn);
 
+/* Of the job that it has entered; NULL: none. */
+const char *session_job_name(const struct session *session);
+
 /* The client is gone: its ranks leave, its regions go. Nothing is sent any more. */
 void session_free(struct session *session, bool died);
 

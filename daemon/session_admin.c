@@ -70,8 +70,10 @@ int session_evict(struct session *session, const struct incoming *incoming, stru
         return reason_set(&answer->reason, F8_ENOENT,
             "nothing is kept of a job %.120s of uid %u (--uid says whose it is)", message->job,
             (unsigned)message->uid);
-    log_info("job %s of uid %u is evicted by an operator (%s): %u states of %" PRIu64
-             " bytes, %u engines",
+    const struct log_fields fields = {.job = message->job, .pid = session->peer.pid};
+    log_of(&fields, LOG_LEVEL_INFO,
+        "job %s of uid %u is evicted by an operator (%s): %u states of %" PRIu64
+        " bytes, %u engines",
         message->job, (unsigned)message->uid, session_who(session, who), reply->states,
         reply->bytes, reply->engines);
     answer->reply.body_case = F8__REPLY__BODY_EVICT;
@@ -86,8 +88,9 @@ static void change_level(const struct session *session, enum log_level before, e
 {
     char who[SESSION_WHO];
     log_set_level(LOG_LEVEL_INFO);
-    log_info("log-level is \"%s\" now, it was \"%s\": set by an operator (%s), until the settings "
-             "are read again",
+    log_of(&(struct log_fields){.pid = session->peer.pid}, LOG_LEVEL_INFO,
+        "log-level is \"%s\" now, it was \"%s\": set by an operator (%s), until the settings "
+        "are read again",
         log_level_word(level), log_level_word(before), session_who(session, who));
     log_set_level(level);
 }

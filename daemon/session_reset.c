@@ -79,8 +79,11 @@ static void at_rest(struct collective_rest *rest, struct group *group)
     struct reset *reset = ((struct part *)rest)->reset;
     if (group && reset->later.session) {
         uint32_t weights = collective_reset_amaxes(group, reset->name);
-        log_info("job %s, group %s: the amax history of %u weights is forgotten, as an operator "
-                 "(%s) had it",
+        const struct log_fields fields = {
+            .job = group->job->name, .group = group->name, .pid = reset->later.session->peer.pid};
+        log_of(&fields, LOG_LEVEL_INFO,
+            "job %s, group %s: the amax history of %u weights is forgotten, as an operator (%s) "
+            "had it",
             group->job->name, group->name, weights, reset->who);
         reset->weights += weights;
         reset->groups++;

@@ -72,9 +72,10 @@ void state_drop(struct state *state)
 static void log_drop(const struct state *state, const char *why)
 {
     const struct state_owner *owner = &state->file.head.owner;
-    log_info("the state of job %s, group %s of uid %u is dropped at sync %" PRIu64 ": %s",
-        owner->job, owner->group, (unsigned)owner->uid, state_values_syncs(state_values(state)),
-        why);
+    const struct log_fields fields = {.job = owner->job, .group = owner->group};
+    log_of(&fields, LOG_LEVEL_INFO,
+        "the state of job %s, group %s of uid %u is dropped at sync %" PRIu64 ": %s", owner->job,
+        owner->group, (unsigned)owner->uid, state_values_syncs(state_values(state)), why);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -116,7 +117,9 @@ static int take_file(void *context, uint64_t number, const struct state_file *fi
     *state = (struct state){.store = store, .file = *file, .number = number, .order = number};
     insert(state);
     linger(state);
-    log_info("the state of job %s, group %s of uid %u is there, at sync %" PRIu64, owner->job,
+    const struct log_fields fields = {.job = owner->job, .group = owner->group};
+    log_of(&fields, LOG_LEVEL_INFO,
+        "the state of job %s, group %s of uid %u is there, at sync %" PRIu64, owner->job,
         owner->group, (unsigned)owner->uid, state_values_syncs(state_values(state)));
     return F8_OK;
 }

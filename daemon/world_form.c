@@ -276,7 +276,8 @@ void world_form_join(struct world_member *member, const F8__WorldJoin *join)
     root->num_joined++;
     world_link_settle(member->link);
     world_link_count(member->link, member->own ? NULL : &root->traffic);
-    log_debug("world of group %s: host %s (%s) is there, %u of %u ranks", root->group, member->name,
+    log_of(&(struct log_fields){.host = member->name}, LOG_LEVEL_DEBUG,
+        "world of group %s: host %s (%s) is there, %u of %u ranks", root->group, member->name,
         member->address, root->num_claimed, root->world_size);
     hasten(root, join->deadline_ms);
     if (root->num_claimed == root->world_size)

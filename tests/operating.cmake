@@ -11,6 +11,9 @@ if(TARGET f8gather-gloo)
     add_dependencies(test_ctl_admin f8gather-gloo)
 endif()
 
+f8_add_test(test_journal LABEL operator SOURCES system/test_journal.c lib/private_run.c
+    LIBS test_ranks f8daemon)
+
 foreach(suite test_signals test_one_daemon test_service)
     f8_add_test(${suite} LABEL operator SOURCES system/${suite}.c LIBS test_ranks)
 endforeach()
