@@ -84,7 +84,7 @@ enum ctl_takes {
     X(drain, NULL, NULL, CTL_TAKES_YES | CTL_TAKES_WAIT | CTL_TAKES_CANCEL,                        \
         "end the daemon as SIGTERM does: nobody joins, what is under way ends first")              \
     X(doctor, NULL, NULL, CTL_TAKES_PEER | CTL_ALONE,                                              \
-        "tests the way to another host: --peer HOST, or both daemons: --peer new")                 \
+        "what is wrong here, and how to mend it; with --peer, on the way to another host")         \
     X(metrics, NULL, NULL, CTL_TAKES_WEIGHTS, "all that the daemon counts, as OpenMetrics text")   \
     X(ping, NULL, NULL, 0, "whether the daemon answers, and how fast")                             \
     X(version, NULL, NULL, 0, "the versions of f8ctl and of the daemon")
