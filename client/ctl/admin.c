@@ -64,7 +64,7 @@ int command_reset_amax(struct ctl *ctl)
     request.reset_amax = &message;
     status = ctl_ask_body(ctl, &request, F8__REPLY__BODY_RESET_AMAX, &reply);
     if (status == F8_EDEADLINE) {
-        status = error_set(status,
+        status = error_set(F8_EBUSY,
             "in %d ms a group of these weights was never between two rounds (f8ctl rounds shows "
             "what runs): groups that were are reset, the others are not; --timeout waits longer",
             ctl->timeout_ms);

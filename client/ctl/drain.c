@@ -103,7 +103,7 @@ static int await_end(struct ctl *ctl, int pidfd, int limit_ms)
         status = await_process(pidfd, deadline);
     }
     return status == F8_EDEADLINE
-               ? error_set(status, "f8gatherd (pid %d) has not ended in %d ms; it still drains",
+               ? error_set(F8_EBUSY, "f8gatherd (pid %d) has not ended in %d ms; it still drains",
                      (int)channel_daemon_pid(ctl->channel), limit_ms)
                : status;
 }

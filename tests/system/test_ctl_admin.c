@@ -296,7 +296,7 @@ START_TEST(wait_has_a_limit)
 {
     struct rank ranks[2];
     start_waiting(ranks, LONG);
-    ctl(3, "has not ended in 200 ms; it still drains", "drain --wait --yes --timeout 0.2");
+    ctl(1, "has not ended in 200 ms; it still drains", "drain --wait --yes --timeout 0.2");
     /* What a signal has begun is the service manager's, who waits for it. */
     test_daemon_signal(&server, SIGTERM, "SIGTERM: waits at most");
     ctl(1, "only a drain by f8ctl can be called off", "drain --cancel");
