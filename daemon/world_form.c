@@ -241,7 +241,8 @@ static void refuse(struct world_member *member, int status, const struct reason 
     (void)reason_set(&reason, status, "the root at %s refuses host %s (%s): %s", address,
         member->name, member->address, why->text);
     if (log_allows(&root->worlds->refused, uv_now(root->worlds->loop)))
-        log_warning("%s", reason.text);
+        log_of(&(struct log_fields){.host = member->name}, LOG_LEVEL_WARNING,
+            "world of group %s: %s", root->group ? root->group : "(nobody yet)", reason.text);
     world_root_drop(member, world_frame_end(status, reason.text));
 }
 
