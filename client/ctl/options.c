@@ -24,7 +24,8 @@
         "sort a list by a column, such as saturated; -COLUMN: descending")                         \
     X(TOP, "top", "N", CTL_TAKES_TOP, "only the first N rows of a list")                           \
     X(LAST, "last", "N", CTL_TAKES_LAST, "history: only the last N syncs")                         \
-    X(UID, "uid", "UID", CTL_TAKES_UID, "whose job it is (default: your own)")                     \
+    X(UID, "uid", "UID", CTL_TAKES_UID,                                                            \
+        "evict, export, import: whose job it is (default: your own)")                              \
     X(FORCE, "force", NULL, CTL_TAKES_FORCE, "export: replace FILE if it is there")                \
     X(WEIGHTS, "weights", NULL, CTL_TAKES_WEIGHTS, "metrics: those of each weight too")            \
     X(YES, "yes", NULL, CTL_TAKES_YES, "do what destroys without being asked")                     \
