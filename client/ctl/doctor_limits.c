@@ -114,12 +114,12 @@ static unsigned count_open(const struct host *host)
     return count > 2 ? count - 2 : 0;
 }
 
-/* The daemon raises its soft limit by itself. */
+/* A daemon raises its soft limit by itself, at its start. */
 static bool check_files(struct doctor *doctor, const struct check *check)
 {
     const struct host *host = doctor->own;
     char text[TABLE_MAX_CELL], in_use[32];
-    uint64_t soft, hard;
+    uint64_t soft, hard, most;
     unsigned open = count_open(host);
     enum doctor_result result = DOCTOR_OK;
     struct finding *finding;
@@ -128,15 +128,16 @@ static bool check_files(struct doctor *doctor, const struct check *check)
         add_unreadable(doctor, check);
         return true;
     }
-    if (hard < LEAST_FILES || (host->pid > 0 && open >= soft)) {
+    most = host->pid > 0 ? soft : hard;
+    if (most < LEAST_FILES || open >= most) {
         result = DOCTOR_FAILED;
-    } else if (hard < FEW_FILES || open > soft / 5 * 4) {
+    } else if (most < FEW_FILES || open > most / 5 * 4) {
         result = DOCTOR_WARNING;
     }
     snprintf(in_use, sizeof(in_use), ", has %u open", open);
     finding = doctor_add(doctor, check, result, "%s may have %s%s; a client takes 2, a region 1",
-        subject_text(host), limit_text(hard, text), open > 0 ? in_use : "");
-    finding->number = (double)hard;
+        subject_text(host), limit_text(most, text), open > 0 ? in_use : "");
+    finding->number = (double)most;
     finding->unit = "files";
     raise_limit(finding, "LimitNOFILE", "-n", "1048576");
     return true;

@@ -309,23 +309,30 @@ END_TEST
 
 /* ---- limits ---- */
 
-static void limit(int resource, rlim_t most)
+/* The daemon's soft limit, which can be raised again; gives what it was. */
+static rlim_t limit(int resource, rlim_t most)
 {
-    const struct rlimit limits = {.rlim_cur = most, .rlim_max = most};
-    ck_assert_int_eq(prlimit(server.pid, (enum __rlimit_resource)resource, &limits, NULL), 0);
+    enum __rlimit_resource which = (enum __rlimit_resource)resource;
+    struct rlimit before, after;
+    ck_assert_int_eq(prlimit(server.pid, which, NULL, &before), 0);
+    after = (struct rlimit){.rlim_cur = most, .rlim_max = before.rlim_max};
+    ck_assert_int_eq(prlimit(server.pid, which, &after, NULL), 0);
+    return before.rlim_cur;
 }
 
 START_TEST(limits_of_the_daemon)
 {
-    limit(RLIMIT_NOFILE, 1000);
+    rlim_t files = limit(RLIMIT_NOFILE, 1000);
     examine(0);
     found("open files", "warning", "the daemon may have 1000, has ", "1048576");
-    limit(RLIMIT_FSIZE, (rlim_t)1 << 30);
+    rlim_t size = limit(RLIMIT_FSIZE, (rlim_t)1 << 30);
     examine(0);
     found("sizes", "warning", "files of the daemon are limited to 1073741824 bytes", NULL);
-    limit(RLIMIT_NOFILE, 2);
+    (void)limit(RLIMIT_NOFILE, 2);
     examine(1); /* it has more open than it may */
     found("open files", "FAILED", "may have 2, has ", NULL);
+    (void)limit(RLIMIT_NOFILE, files);
+    (void)limit(RLIMIT_FSIZE, size);
 }
 END_TEST
 
