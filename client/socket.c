@@ -108,6 +108,18 @@ static int try_path(const char *path)
     return -error;
 }
 
+void socket_choose(const char *path, char *ret_path, size_t size)
+{
+    struct search search;
+    int chosen = 0;
+    search_init(&search, path);
+    for (int i = search.count - 1; i >= 0; i--) {
+        if (access(search.paths[i], F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR))
+            chosen = i;
+    }
+    snprintf(ret_path, size, "%s", search.paths[chosen]);
+}
+
 int socket_connect(const char *path, int *ret_fd, char *ret_path, size_t size)
 {
     struct search search;

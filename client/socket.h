@@ -18,4 +18,8 @@
  */
 int socket_connect(const char *path, int *ret_fd, char *ret_path, size_t size);
 
+/* Which of these paths socket_connect would use: the first that exists, or else the first of all.
+ */
+void socket_choose(const char *path, char *ret_path, size_t size);
+
 #endif

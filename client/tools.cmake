@@ -42,10 +42,11 @@ target_link_libraries(f8bench PRIVATE f8bench_source f8bench_layout f8bench_meet
     f8client_static f8proto
     PkgConfig::JANSSON Threads::Threads)
 
-add_executable(f8ctl ctl/main.c ctl/options.c ctl/help.c ctl/views.c ctl/history.c ctl/completion.c ctl/completion_bash.c ctl/completion_zsh.c ctl/completion_fish.c ctl/report.c ctl/report_rank.c ctl/report_table.c ctl/report_attention.c ctl/report_page.c ctl/report_style.c ctl/stats.c ctl/stats_command.c ctl/columns_stats.c ctl/series.c ctl/axis.c ctl/plot.c ctl/svg.c ctl/html.c ctl/whole_file.c ctl/transfer.c ctl/transfer_form.c ctl/state_doc.c ctl/state_json.c ctl/state_json_read.c ctl/snapshot.c ctl/metrics.c ctl/unique_id.c ctl/columns.c
+add_executable(f8ctl ctl/main.c ctl/options.c ctl/help.c ctl/views.c ctl/history.c ctl/completion.c ctl/completion_bash.c ctl/completion_zsh.c ctl/completion_fish.c ctl/report.c ctl/report_rank.c ctl/report_table.c ctl/report_attention.c ctl/report_page.c ctl/report_style.c ctl/stats.c ctl/stats_command.c ctl/columns_stats.c ctl/series.c ctl/axis.c ctl/plot.c ctl/svg.c ctl/html.c ctl/whole_file.c ctl/transfer.c ctl/transfer_form.c ctl/state_doc.c ctl/state_json.c ctl/state_json_read.c ctl/snapshot.c ctl/confirm.c ctl/admin.c ctl/drain.c ctl/metrics.c ctl/unique_id.c ctl/columns.c
     ctl/columns_weights.c ctl/columns_devices.c ctl/columns_hosts.c ctl/sparkline.c ctl/sort.c ctl/fetch.c
     ctl/print_table.c ctl/colour.c ctl/print_json.c ctl/doctor.c ctl/doctor_path.c ctl/doctor_meet.c
-    ctl/doctor_gather.c)
+    ctl/doctor_gather.c ctl/doctor_host.c ctl/doctor_socket.c ctl/doctor_directory.c
+    ctl/doctor_limits.c ctl/doctor_kernel.c ctl/doctor_devices.c)
 target_link_libraries(f8ctl PRIVATE f8client_static f8proto PkgConfig::JANSSON ZLIB::ZLIB m)
 
 install(TARGETS f8bench f8ctl RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

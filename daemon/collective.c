@@ -82,6 +82,7 @@ void collective_free(struct group *group)
     struct collective *collective = group->collective;
     assert(round_drained(collective->rounds));
     collective_dequeue(collective);
+    collective_drop_rests(collective);
     hosts_release(collective->hosts);
     hosts_release(collective->next_hosts);
     collective_drop_entries(collective);
@@ -108,9 +109,13 @@ static void warn_slow(struct collective *collective, const struct round_head *he
         return;
     collective->warned = head->run.number;
     char what[NAME_TEXT];
+    struct log_fields fields = collective_fields(group);
+    if (head->run.kind == ROUND_GATHER)
+        fields.bucket = group->list->buckets[head->run.bucket].name;
     collective_describe(group, head->run.kind, head->run.bucket, what, sizeof(what));
     if (head->complete)
-        log_warning("job %s, group %s: %s, collective %" PRIu64 ", waits for %s", group->job->name,
+        log_of(&fields, LOG_LEVEL_WARNING,
+            "job %s, group %s: %s, collective %" PRIu64 ", waits for %s", group->job->name,
             group->name, what, head->run.number,
             head->outside ? "the ranks of its amax group" : "a free place");
     for (uint32_t r = 0; r < group->world_size; r++) {
@@ -118,8 +123,10 @@ static void warn_slow(struct collective *collective, const struct round_head *he
         if (!round_missing(collective->rounds, head->run.number, r))
             continue;
         collective_append_rank(&who, group, r);
-        log_warning("job %s, group %s: %s, collective %" PRIu64 ", has waited for %s for %" PRIu64
-                    " s",
+        fields.rank = LOG_RANK(r);
+        fields.pid = group->members[r] ? group->members[r]->pid : 0;
+        log_of(&fields, LOG_LEVEL_WARNING,
+            "job %s, group %s: %s, collective %" PRIu64 ", has waited for %s for %" PRIu64 " s",
             group->job->name, group->name, what, head->run.number, who.text,
             (now - head->opened) / 1000);
     }
@@ -184,6 +191,7 @@ void collective_settle(struct collective *collective)
     struct group *group = collective->group;
     tell_quiet(collective);
     collective_poke_sources(collective);
+    collective_serve_rest(collective, false);
     if (collective_is_quiet(group)) {
         group_bury(group);
         if (group->state == GROUP_BROKEN || group_is_empty(group))

@@ -154,6 +154,28 @@ int collective_changed(
 /* Whether the member's shard of the weight may be moved now. F8_EBUSY. */
 int collective_check_move(struct member *member, uint32_t weight, struct reason *reason);
 
+/*
+ * Something that is done to a group between two rounds: at_rest is called when none runs and
+ * nothing that one has found is on its way, perhaps within collective_await_rest; with NULL, if the
+ * group is gone before. It may read and change the scaling state.
+ */
+struct collective_rest {
+    void (*at_rest)(struct collective_rest *rest, struct group *group);
+    struct collective_rest *next; /* borrowed: the collective's list */
+};
+void collective_await_rest(struct group *group, struct collective_rest *rest);
+
+/* The group's own delayed weights whose names match the glob: how many; they begin anew, at rest
+ * only. */
+uint32_t collective_count_delayed(const struct group *group, const char *glob);
+uint32_t collective_reset_amaxes(struct group *group, const char *glob);
+
+/* Whether other hosts have a part in the group. */
+bool collective_spans_hosts(const struct group *group);
+
+/* Ends the engines that are kept for groups of the job to come; how many. */
+uint32_t collective_drop_warm(struct collective_context *context, uid_t uid, const char *job);
+
 /* The done event of what ended last, as its index plus one; 0: none. Within `done` only. */
 uint32_t collective_done_event(const struct group *group);
 

@@ -180,18 +180,36 @@ static void tell_hosts(
         hosts_tell_broke(hosts, cause->status, reason);
 }
 
-/* A rank that leaves when nothing is open is how a training run ends: the group is broken for those
- * that go on, but nothing is amiss. */
-static void log_end(const struct group *group, const struct round_cause *cause, bool at_rest)
+/*
+ * With the rank that it came from, where it was one. A rank that leaves when nothing is open is how a
+ * training run ends: the group is broken for those that go on, but nothing is amiss.
+ */
+static void log_cause(const struct group *group, const struct round_cause *cause, bool at_rest)
 {
+    struct log_fields fields = collective_fields(group);
+    const struct member *member = NULL;
     struct reason who = {.text = ""};
+    bool by_rank = cause->trouble == ROUND_RANK_DIED || cause->trouble == ROUND_RANK_LEFT;
+    if (by_rank || cause->trouble == ROUND_MISMATCH) {
+        fields.rank = LOG_RANK(cause->rank);
+        member = group_member_of(group, cause->rank);
+        if (!member)
+            member = group->members[cause->rank];
+    }
+    if (member) {
+        fields.pid = member->pid;
+        fields.host = member->far ? hosts_name_of(group->collective->hosts, member) : NULL;
+    }
+    if (cause->kind == ROUND_GATHER && !by_rank && cause->trouble != ROUND_OTHER_GROUP)
+        fields.bucket = group->list->buckets[cause->bucket].name;
     if (!at_rest) {
-        log_warning("job %s, group %s: %s", group->job->name, group->name, group->cause.text);
+        log_of(&fields, LOG_LEVEL_WARNING, "job %s, group %s: %s", group->job->name, group->name,
+            group->cause.text);
         return;
     }
     if (cause->trouble == ROUND_RANK_LEFT)
         collective_append_rank(&who, group, cause->rank);
-    log_info("job %s, group %s: ended%s%s%s", group->job->name, group->name,
+    log_of(&fields, LOG_LEVEL_INFO, "job %s, group %s: ended%s%s%s", group->job->name, group->name,
         who.text[0] != '\0' ? ": " : ", as a group did that it is linked to", who.text,
         who.text[0] != '\0' ? " left" : "");
 }
@@ -211,7 +229,7 @@ void collective_broken(void *context, const struct round_cause *cause)
     explain(collective, cause, &group->cause);
     if (collective->hosts)
         tell_hosts(collective->hosts, cause, &group->cause);
-    log_end(group, cause, at_rest);
+    log_cause(group, cause, at_rest);
     if (!at_rest)
         collective_count_failed(collective, cause->trouble);
     collective_break_linked(collective, cause->status, at_rest);

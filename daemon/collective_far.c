@@ -173,10 +173,13 @@ static int compare_values(const struct hosts *hosts, const struct weight_list *l
             "the stored states of group %.100s at sync %" PRIu64
             " differ between hosts %.64s and %.64s; import one, or start afresh",
             group, syncs, host_name(hosts, newest_host), host_name(hosts, host));
-    if (syncs < most)
-        log_info("job %s, group %s: host %s continues at sync %" PRIu64 " as host %s has it",
-            hosts->collective->group->job->name, group, host_name(hosts, host), most,
-            host_name(hosts, newest_host));
+    if (syncs == most)
+        return F8_OK;
+    struct log_fields fields = collective_fields(hosts->collective->group);
+    fields.host = host_name(hosts, host);
+    log_of(&fields, LOG_LEVEL_INFO,
+        "job %s, group %s: host %s continues at sync %" PRIu64 " as host %s has it", fields.job,
+        group, fields.host, most, host_name(hosts, newest_host));
     return F8_OK;
 }
 

@@ -74,8 +74,10 @@ static void refuse(struct hosts *hosts, uint32_t host, const char *what)
         hosts->over = reason;
     if (!hosts->collective)
         return;
-    log_warning("job %s, group %s: %s", hosts->collective->group->job->name,
-        hosts->collective->group->name, reason.text);
+    struct log_fields fields = collective_fields(hosts->collective->group);
+    fields.host = far->name;
+    log_of(
+        &fields, LOG_LEVEL_WARNING, "job %s, group %s: %s", fields.job, fields.group, reason.text);
     hosts_fail(hosts, F8_EPROTO, &reason);
 }
 

@@ -249,8 +249,9 @@ static void formed(struct world *world)
         finish(hosts, F8_ENOMEM, &reason);
         return;
     }
-    log_info("job %s, group %s: %u ranks on %u hosts", hosts->collective->group->job->name,
-        hosts->collective->group->name, hosts->collective->group->world_size, hosts->num_hosts);
+    const struct log_fields fields = collective_fields(hosts->collective->group);
+    log_of(&fields, LOG_LEVEL_INFO, "job %s, group %s: %u ranks on %u hosts", fields.job,
+        fields.group, hosts->collective->group->world_size, hosts->num_hosts);
     hosts_flush(hosts);
     round_poke(hosts->collective->rounds); /* a seal may have waited for this */
     collective_settle(hosts->collective);

@@ -8,6 +8,7 @@
 #define F8_DAEMON_COLLECTIVE_PRIVATE_H
 
 #include "daemon/collective.h"
+#include "daemon/log.h"
 
 /* Which weights a run goes over, and what it does with them now. */
 enum run_phase {
@@ -118,11 +119,12 @@ struct collective {
     struct weights_layout layout;
     struct reason refusal; /* why start() could not, or why the reservation failed */
     uv_timer_t timer;
-    struct hosts *hosts;       /* owned: see collective_hosts.h; NULL: on this host only */
-    struct hosts *next_hosts;  /* owned: of the next generation, if they are others */
-    const uint8_t *continues;  /* borrowed: the values that a seal goes on from; NULL: none */
-    bool was_sealed;           /* in this generation */
-    uint64_t mark;             /* collectives below it are awaited as the daemon ends */
+    struct collective_rest *rests; /* borrowed list: what waits until no round runs */
+    struct hosts *hosts;           /* owned: see collective_hosts.h; NULL: on this host only */
+    struct hosts *next_hosts;      /* owned: of the next generation, if they are others */
+    const uint8_t *continues;      /* borrowed: the values that a seal goes on from; NULL: none */
+    bool was_sealed;               /* in this generation */
+    uint64_t mark;                 /* collectives below it are awaited as the daemon ends */
     uint64_t warned;           /* number of the last collective that was logged as slow, plus one */
     bool warned_stale;         /* in this generation */
     struct asked_times *times; /* owned: of open gathers */
@@ -133,6 +135,12 @@ struct collective {
 };
 
 extern const struct round_ops collective_round_ops;
+
+/* For lines of log that are about the group. */
+static inline struct log_fields collective_fields(const struct group *group)
+{
+    return (struct log_fields){.job = group->job->name, .group = group->name};
+}
 
 /* collective.c */
 void collective_settle(struct collective *collective);
@@ -213,6 +221,10 @@ void collective_reduced(struct collective *collective, const uint32_t *amaxes);
 void collective_begin_phase(struct collective *collective, enum run_phase phase);
 /* The round is done: answers, and what the state learns. */
 void collective_end_run(struct collective *collective);
+
+/* collective_rest.c: does what waits for the group's rest, if it has come; tells it of the end. */
+void collective_serve_rest(struct collective *collective, bool starts);
+void collective_drop_rests(struct collective *collective);
 
 /* collective_tasks.c */
 /* Fills in one task that writes a rank's shard of a weight into a place. */

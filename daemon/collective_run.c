@@ -60,9 +60,12 @@ static void warn_stale(struct collective *collective, uint32_t weight)
     if (collective->warned_stale)
         return;
     collective->warned_stale = true;
-    log_warning("job %s, group %s: weight %s was gathered with a scale from before its values "
-                "changed: it saturates if they grew; precompute after each change (f8ctl scales)",
-        group->job->name, group->name, group->list->weights[weight].name);
+    struct log_fields fields = collective_fields(group);
+    fields.weight = group->list->weights[weight].name;
+    log_of(&fields, LOG_LEVEL_WARNING,
+        "job %s, group %s: weight %s was gathered with a scale from before its values changed: it "
+        "saturates if they grew; precompute after each change (f8ctl scales)",
+        fields.job, fields.group, fields.weight);
 }
 
 /* The place is written: its scales follow, and the state learns of the gather. */
@@ -291,6 +294,7 @@ int collective_start(void *context, const struct round_run *round)
 {
     struct collective *collective = context;
     struct run *run = &collective->run;
+    collective_serve_rest(collective, true);
     run->round = *round;
     if (round->kind == ROUND_SEAL && collective->hosts && !hosts_formed(collective->hosts))
         return ROUND_LATER; /* all ranks are on this host, and its daemon waits for the table */

@@ -134,6 +134,21 @@ uint32_t collective_list_kept(
     return count;
 }
 
+uint32_t collective_drop_warm(struct collective_context *context, uid_t uid, const char *job)
+{
+    char prefix[sizeof(((struct hosts *)NULL)->name)];
+    uint32_t count = 0;
+    int length = snprintf(prefix, sizeof(prefix), "%u/%s/", (unsigned)uid, job);
+    for (struct warm *warm = context->warm, *next; warm; warm = next) {
+        next = warm->next;
+        if (strncmp(warm->name, prefix, (size_t)length) != 0)
+            continue;
+        drop(warm);
+        count++;
+    }
+    return count;
+}
+
 void collective_context_close(struct collective_context *context)
 {
     context->closing = true;

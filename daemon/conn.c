@@ -224,7 +224,8 @@ static int read_packet(struct conn *conn)
     if (status > 0 && serve_packet(conn, &packet) < 0)
         status = F8_EPROTO;
     if (status == F8_EPROTO && log_allows(&conn->context->strays, uv_now(conn->context->loop)))
-        log_warning("pid %u (uid %u) sent a packet that is not of the protocol: disconnected",
+        log_of(&(struct log_fields){.pid = conn->peer.pid}, LOG_LEVEL_WARNING,
+            "pid %u (uid %u) sent a packet that is not of the protocol: disconnected",
             conn->peer.pid, (unsigned)conn->peer.uid);
     return status;
 }
@@ -301,12 +302,22 @@ static void unlink_conn(struct conn *conn)
         conn->next->prev = conn->prev;
 }
 
+/* A client is named with its job, an operator is not in one. */
+static void log_end(const struct conn *conn, bool died)
+{
+    const struct log_fields fields = {
+        .job = session_job_name(conn->session), .pid = conn->peer.pid};
+    log_of(&fields, LOG_LEVEL_DEBUG, "pid %u (uid %u)%s%s %s", conn->peer.pid,
+        (unsigned)conn->peer.uid, fields.job ? " of job " : "", fields.job ? fields.job : "",
+        died ? "died" : "disconnected");
+}
+
 static void conn_close(struct conn *conn, bool died)
 {
     struct session *session = conn->session;
     if (!session)
         return;
-    log_debug("pid %u %s", conn->peer.pid, died ? "died" : "disconnected");
+    log_end(conn, died);
     conn->session = NULL;
     session_free(session, died);
     unlink_conn(conn);
@@ -336,7 +347,9 @@ static int start_polls(struct conn *conn)
 static void give_up(struct conn *conn, const char *why)
 {
     if (log_allows(&conn->context->refusals, uv_now(conn->context->loop)))
-        log_error("a connection of pid %u is refused: %s", conn->peer.pid, why);
+        log_of(&(struct log_fields){.pid = conn->peer.pid}, LOG_LEVEL_ERROR,
+            "a connection of pid %u (uid %u) is refused: %s", conn->peer.pid,
+            (unsigned)conn->peer.uid, why);
     if (conn->session)
         session_free(conn->session, false);
     conn->session = NULL;
@@ -358,6 +371,16 @@ static void insert_conn(struct conn *conn)
     conn->context->first = conn;
 }
 
+static void log_surplus(int fd, const struct reason *reason)
+{
+    struct peer peer = {.pidfd = -1};
+    (void)peer_identify(&peer, fd); /* it may be gone by now */
+    log_of(&(struct log_fields){.pid = peer.pid}, LOG_LEVEL_WARNING,
+        "a connection of pid %u (uid %u) is refused: %s", peer.pid, (unsigned)peer.uid,
+        reason->text);
+    peer_done(&peer);
+}
+
 /* Too many are here already: the newcomer is told so, under the id that stands for all requests. */
 static bool refuse_surplus(struct conn_context *context, int fd)
 {
@@ -374,7 +397,7 @@ static bool refuse_surplus(struct conn_context *context, int fd)
     /* Closing over an unread Hello would reach the peer as a reset, before our words. */
     (void)recv(fd, context->packet, F8_PROTO_MAX_PACKET, MSG_DONTWAIT);
     if (log_allows(&context->refusals, uv_now(context->loop)))
-        log_warning("a connection is refused: %s", reason.text);
+        log_surplus(fd, &reason);
     (void)close(fd);
     return true;
 }

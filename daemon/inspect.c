@@ -66,7 +66,7 @@ void inspect_put_row(struct page *page, void *message, void ***list, size_t *cou
     page->bytes += bytes;
 }
 
-bool inspect_matches(const char *glob, const char *name)
+bool session_matches(const char *glob, const char *name)
 {
     return glob[0] == '\0' || fnmatch(glob, name, 0) == 0;
 }
@@ -224,7 +224,7 @@ static void add_weights(struct page *page, const struct group *group)
     uint32_t num_weights = group->list->num_weights;
     uint32_t w = page->ask->name[0] == '\0' ? pass_over(page, num_weights) : 0;
     for (; w < num_weights && !page->full; w++) {
-        if (!inspect_matches(page->ask->name, group->list->weights[w].name) ||
+        if (!session_matches(page->ask->name, group->list->weights[w].name) ||
             !inspect_wants_row(page))
             continue;
         F8__WeightInfo *info = inspect_grab(page, sizeof(*info));
@@ -278,7 +278,7 @@ static void add_buckets(struct page *page, const struct group *group)
     uint32_t num_buckets = group->list->num_buckets;
     uint32_t b = page->ask->name[0] == '\0' ? pass_over(page, num_buckets) : 0;
     for (; b < num_buckets && !page->full; b++)
-        if (inspect_matches(page->ask->name, group->list->buckets[b].name) &&
+        if (session_matches(page->ask->name, group->list->buckets[b].name) &&
             inspect_wants_row(page))
             add_bucket(page, group, b);
 }
@@ -317,7 +317,7 @@ static void add_histories(struct page *page, const struct group *group)
     for (uint32_t w = 0; group->list && w < group->list->num_weights && !page->full; w++) {
         const struct weight *weight = &group->list->weights[w];
         if (weight->flavour == F8_PROTO_DELAYED && weight->amax_group == 0 &&
-            inspect_matches(page->ask->name, weight->name) && inspect_wants_row(page))
+            session_matches(page->ask->name, weight->name) && inspect_wants_row(page))
             add_history(page, group, w);
     }
 }
@@ -392,7 +392,7 @@ static void add_of_group(struct page *page, const struct group *group)
         add_histories(page, group);
         break;
     default:
-        if (!inspect_matches(page->ask->name, group->name))
+        if (!session_matches(page->ask->name, group->name))
             break;
         if (page->ask->view == F8__VIEW__GROUPS)
             add_group(page, group);
@@ -407,7 +407,7 @@ static void fill_lists(struct page *page)
 {
     const struct job *job = registry_jobs(page->session->context->registry);
     for (; job && !page->full; job = job->next) {
-        if (!inspect_matches(page->ask->job, job->name))
+        if (!session_matches(page->ask->job, job->name))
             continue;
         if (page->ask->view == F8__VIEW__JOBS)
             add_job(page, job);

@@ -91,8 +91,8 @@ static void on_guest(void *context, const struct world_guest *guest)
     F8__HostInfo *info = inspect_grab(page, sizeof(*info));
     char *job = info ? keep(page, guest->group, (size_t)(slash - guest->group)) : NULL;
     char *group = job ? keep(page, slash + 1, strlen(slash + 1)) : NULL;
-    if (!group || !inspect_matches(page->ask->job, job) ||
-        !inspect_matches(page->ask->name, group) || !inspect_wants_row(page))
+    if (!group || !session_matches(page->ask->job, job) ||
+        !session_matches(page->ask->name, group) || !inspect_wants_row(page))
         return;
     f8__host_info__init(info);
     info->job = job;

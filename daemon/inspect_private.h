@@ -35,7 +35,6 @@ void inspect_devices(struct page *page, F8__StatusInfo *info);
  */
 void inspect_put_row(struct page *page, void *message, void ***list, size_t *count);
 bool inspect_wants_row(struct page *page);
-bool inspect_matches(const char *glob, const char *name); /* an empty glob matches all */
 uint64_t inspect_now(const struct page *page);
 
 /*

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Lines of log: one write to stderr a line, so that lines of several processes do not mix. Where
- * stderr is the journal, "<N>" carries the priority; elsewhere a word does. Names that peers chose
+ * stderr is the journal they go to journald itself, for the sake of their fields; if that does not
+ * listen, "<N>" on stderr carries the priority; elsewhere a word does. Names that peers chose
  * appear in lines, so control characters are replaced: a peer cannot forge a line.
  * Called by every room on the loop's thread.
  */
@@ -15,6 +16,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "daemon/log_journal.h"
 
 #define LINE_SIZE 1024
 
@@ -40,6 +43,11 @@ static unsigned missing; /* lines since the last one that was written */
 void log_set_level(enum log_level level)
 {
     max_level = level;
+}
+
+enum log_level log_get_level(void)
+{
+    return max_level;
 }
 
 int log_level_parse(const char *word)
@@ -83,11 +91,11 @@ static bool stderr_takes_a_line(void)
     return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLOUT);
 }
 
-static void write_line(enum log_level level, const char *message)
+static void write_line(bool journal, enum log_level level, const char *message)
 {
     char line[LINE_SIZE + 64];
     int length;
-    if (stderr_is_journal())
+    if (journal)
         length = snprintf(line, sizeof(line), "<%d>%s\n", (int)level, message);
     else
         length =
@@ -97,7 +105,21 @@ static void write_line(enum log_level level, const char *message)
     (void)written;
 }
 
-void log_line(enum log_level level, const char *format, ...)
+/* False: it was left out. `sure`: stderr has just been found to take lines. */
+static bool put_line(
+    const struct log_fields *fields, enum log_level level, const char *message, bool sure)
+{
+    bool journal = stderr_is_journal();
+    enum journal_sent sent = journal ? log_journal_send(fields, level, message) : JOURNAL_NONE;
+    if (sent != JOURNAL_NONE)
+        return sent == JOURNAL_SENT;
+    if (!sure && !stderr_takes_a_line())
+        return false;
+    write_line(journal, level, message);
+    return true;
+}
+
+void log_of(const struct log_fields *fields, enum log_level level, const char *format, ...)
 {
     char message[LINE_SIZE];
     va_list args;
@@ -109,17 +131,15 @@ void log_line(enum log_level level, const char *format, ...)
     va_end(args);
     replace_controls(message);
 
-    if (!stderr_takes_a_line()) {
-        missing++;
-        return;
-    }
+    bool told = false;
     if (missing > 0) {
         char note[64];
         (void)snprintf(note, sizeof(note), "%u lines are missing here: nobody read them", missing);
-        missing = 0;
-        write_line(LOG_LEVEL_WARNING, note);
+        told = put_line(NULL, LOG_LEVEL_WARNING, note, false);
+        missing = told ? 0 : missing;
     }
-    write_line(level, message);
+    if (missing > 0 || !put_line(fields, level, message, told))
+        missing++;
 }
 
 bool log_allows(struct log_limit *limit, uint64_t now)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One line of log to stderr, with its priority in the form that journald reads where stderr is
- * the journal, and as a word elsewhere. A line that stderr does not take at once is left out, and
- * the next one says so: a reader that stops must not stop the daemon. SIGPIPE must be ignored.
+ * One line of log to stderr, or, where that is the journal, to journald, with fields by which it
+ * can be found (journalctl JOB=run). A line that is not taken at once is left out, and the next one
+ * says so: a reader that stops must not stop the daemon. SIGPIPE must be ignored.
  * Called from the loop's thread by every room.
  */
 #ifndef F8_DAEMON_LOG_H
@@ -21,6 +21,9 @@ enum log_level {
 /* Lines above this level are dropped. Before the loop starts, or on it. */
 void log_set_level(enum log_level level);
 
+/* The one that holds. */
+enum log_level log_get_level(void);
+
 /* "error", "warning", "info" or "debug" to its level; -1 for another word. */
 int log_level_parse(const char *word);
 
@@ -36,7 +39,21 @@ struct log_limit {
 /* Whether the line may be written now: ten in ten seconds. Says first how many were left out. */
 bool log_allows(struct log_limit *limit, uint64_t now);
 
-__attribute__((format(printf, 2, 3))) void log_line(enum log_level level, const char *format, ...);
+/* What a line is about, besides what its text says. All strings are borrowed for the call. */
+struct log_fields {
+    const char *job, *group, *bucket, *weight; /* NULL: of none */
+    const char *host;                          /* another one, by its name */
+    uint64_t rank;                             /* LOG_RANK(rank); 0: of none */
+    uint32_t pid;                              /* of a client; 0: of none */
+};
+
+#define LOG_RANK(rank) ((uint64_t)(rank) + 1)
+
+/* A line with fields, which may be NULL. */
+__attribute__((format(printf, 3, 4))) void log_of(
+    const struct log_fields *fields, enum log_level level, const char *format, ...);
+
+#define log_line(level, ...) log_of(NULL, level, __VA_ARGS__)
 
 #define log_error(...)   log_line(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_line(LOG_LEVEL_WARNING, __VA_ARGS__)

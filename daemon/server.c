@@ -47,6 +47,8 @@ static int set_up_rooms(struct server *server, const struct config *config)
         return status;
     session->registry = registry_new(config);
     session->link = &conn_session_link;
+    session->end = &server_session_end;
+    session->end_owner = server;
     session->started = uv_now(&server->loop);
     session->collective = (struct collective_context){
         .loop = &server->loop,
@@ -185,6 +187,8 @@ static void close_any(uv_handle_t *handle, void *unused)
 
 static void take_down(struct server *server)
 {
+    struct reason nobody = {.text = ""};
+    session_end_drain(&server->session, &nobody); /* who waited is gone */
     backend_free(server->cuda);
     backend_free(server->backend);
     (void)uv_run(&server->loop, UV_RUN_DEFAULT);

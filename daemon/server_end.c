@@ -55,38 +55,80 @@ static void on_patience_ends(uv_timer_t *timer)
     shut_down(server);
 }
 
-/* Waits for the collectives under way, if there are any and it may. */
+/*
+ * Waits for the collectives under way, if there are any and it may. A service manager is told when
+ * the end is certain: it would not let the daemon go on after an operator calls the drain off.
+ */
 static void drain(struct server *server, const char *name)
 {
     struct reason first, status;
     session_drain(&server->session);
     uint32_t open = session_open_groups(&server->session, &first);
-    if (open == 0 || server->config.drain_ms == 0) {
-        log_info("%s: ending", name);
-        service_stopping("ends");
+    bool waits = open > 0 && server->config.drain_ms > 0;
+    if (waits)
+        (void)reason_set(&status, F8_OK,
+            "waits at most %" PRIu64 " s (--drain) for collectives of %u groups, of %s for one",
+            server->config.drain_ms / 1000, open, first.text);
+    else
+        (void)reason_set(&status, F8_OK, "%s", server->called ? "ending" : "ends");
+    log_info("%s: %s", name, waits ? status.text : "ending");
+    if (server->called)
+        service_status(status.text);
+    else
+        service_stopping(status.text);
+    if (!waits && !server->called) {
         shut_down(server);
         return;
     }
-    (void)reason_set(&status, F8_OK,
-        "waits at most %" PRIu64 " s (--drain) for collectives of %u groups, of %s for one",
-        server->config.drain_ms / 1000, open, first.text);
-    log_info("%s: %s", name, status.text);
-    service_stopping(status.text);
-    (void)uv_prepare_start(&server->drained, on_event);
-    (void)uv_timer_start(&server->patience, on_patience_ends, server->config.drain_ms, 0);
+    /* Not within an operator's request, whose reply must come first. */
+    if (waits)
+        (void)uv_prepare_start(&server->drained, on_event);
+    (void)uv_timer_start(
+        &server->patience, on_patience_ends, waits ? server->config.drain_ms : 0, 0);
 }
 
 static void on_end(uv_signal_t *signal, int number)
 {
     struct server *server = signal->data;
     const char *name = number == SIGTERM ? "SIGTERM" : "SIGINT";
-    if (server->ending) {
+    if (server->ending && !server->called) {
         log_warning("%s again: ending at once", name);
         _exit(EXIT_FAILURE);
     }
     server->ending = true;
+    server->called = false;
     drain(server, name);
 }
+
+static void on_call(void *owner, const char *who)
+{
+    struct server *server = owner;
+    char name[96];
+    server->ending = server->called = true;
+    (void)snprintf(name, sizeof(name), "told by an operator (%s)", who);
+    drain(server, name);
+}
+
+static int on_call_off(void *owner, const char *who, struct reason *reason)
+{
+    struct server *server = owner;
+    struct reason why;
+    if (!server->ending)
+        return reason_set(reason, F8_EORDER, "the daemon does not end: there is no drain");
+    if (!server->called)
+        return reason_set(reason, F8_EORDER,
+            "the daemon ends because of a signal: only a drain by f8ctl can be called off");
+    server->ending = server->called = false;
+    (void)uv_prepare_stop(&server->drained);
+    (void)uv_timer_stop(&server->patience);
+    log_info("the drain is called off by an operator (%s)", who);
+    (void)reason_set(&why, F8_OK, "the drain was called off by %s", who);
+    session_end_drain(&server->session, &why);
+    server_say_ready(server);
+    return F8_OK;
+}
+
+const struct session_end server_session_end = {.drain = on_call, .cancel = on_call_off};
 
 static void on_hangup(uv_signal_t *signal, int number)
 {

@@ -29,6 +29,7 @@ struct server {
     uv_timer_t patience;  /* how long it waits */
     uv_timer_t watchdog;
     bool ending; /* was told to end */
+    bool called; /* by an operator alone, who may call it off */
     struct lock lock;
     struct listener listener;
     struct conn_context conns;
@@ -43,6 +44,9 @@ struct server {
 
 /* Signals are served from now on. */
 void server_watch_signals(struct server *server);
+
+/* For operators, who end the daemon by a request. */
+extern const struct session_end server_session_end;
 
 /* The loop may end though they are still watched. */
 void server_let_signals_go(struct server *server);

@@ -131,6 +131,13 @@ static void notify_with(const char *what, const char *status)
     notify(text);
 }
 
+void service_status(const char *status)
+{
+    char text[REASON_SIZE + 16];
+    (void)snprintf(text, sizeof(text), "STATUS=%s", status);
+    notify(text);
+}
+
 void service_ready(const char *status)
 {
     notify_with("READY=1", status);

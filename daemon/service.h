@@ -27,5 +27,7 @@ void service_watch(uv_timer_t *timer, uv_loop_t *loop);
 void service_ready(const char *status);
 void service_reloading(void);
 void service_stopping(const char *status);
+/* Neither: only the line. */
+void service_status(const char *status);
 
 #endif

@@ -44,6 +44,10 @@ struct session *session_new(
     session->context = context;
     session->peer = *peer;
     session->conn = conn;
+    session->next = context->sessions;
+    if (session->next)
+        session->next->prev = session;
+    context->sessions = session;
     context->connections++;
     return session;
 }
@@ -87,9 +91,25 @@ struct session *later_end(struct later_reply *later)
 static void forget_later(struct session *session)
 {
     for (struct later_reply *l = session->later; l; l = l->next) {
-        registry_discharge_region(session->job, l->charged);
+        if (session->job) /* an operator has none, and adds no region */
+            registry_discharge_region(session->job, l->charged);
         l->session = NULL;
     }
+}
+
+const char *session_job_name(const struct session *session)
+{
+    return session->job ? session->job->name : NULL;
+}
+
+static void unlink_session(struct session *session)
+{
+    if (session->prev)
+        session->prev->next = session->next;
+    else
+        session->context->sessions = session->next;
+    if (session->next)
+        session->next->prev = session->prev;
 }
 
 void session_free(struct session *session, bool died)
@@ -103,6 +123,7 @@ void session_free(struct session *session, bool died)
     forget_later(session);
     if (job)
         registry_leave_job(job);
+    unlink_session(session);
     session->context->connections--;
     free(session);
 }
@@ -216,6 +237,15 @@ static int handle_hello(
     return F8_OK;
 }
 
+/* What trainers have no right to. */
+static bool is_operators(F8__Request__BodyCase body)
+{
+    return body == F8__REQUEST__BODY_INSPECT || body == F8__REQUEST__BODY_IMPORT ||
+           body == F8__REQUEST__BODY_METRICS || body == F8__REQUEST__BODY_RESET_AMAX ||
+           body == F8__REQUEST__BODY_EVICT || body == F8__REQUEST__BODY_DRAIN ||
+           body == F8__REQUEST__BODY_LOG_LEVEL || body == F8__REQUEST__BODY_SNAPSHOT;
+}
+
 /* Who may ask: nothing but Hello before Hello, trainers and operators each their own. */
 static int check_role(
     const struct session *session, F8__Request__BodyCase body, struct reason *reason)
@@ -226,14 +256,13 @@ static int check_role(
         return reason_set(reason, F8_EORDER, "the first request of a connection must be Hello");
     if (body == F8__REQUEST__BODY_PING || body == F8__REQUEST__BODY_GOODBYE)
         return F8_OK;
-    bool operators = body == F8__REQUEST__BODY_INSPECT || body == F8__REQUEST__BODY_IMPORT ||
-                     body == F8__REQUEST__BODY_METRICS || body == F8__REQUEST__BODY_SNAPSHOT;
+    bool operators = is_operators(body);
     bool both = body == F8__REQUEST__BODY_EXPORT || body == F8__REQUEST__BODY_UNIQUE_ID;
     if (session->admin != operators && !both)
         return reason_set(reason, F8_EPERM,
             session->admin
-                ? "an operator's connection only inspects, exports, imports and asks for ids"
-                : "a trainer's connection may not inspect or import");
+                ? "an operator's connection takes no part in training: it inspects and administers"
+                : "a trainer's connection may not inspect, import or administer");
     return F8_OK;
 }
 
@@ -272,6 +301,10 @@ static session_handler *const handlers[] = {
     [F8__REQUEST__BODY_UNIQUE_ID] = session_unique_id,
     [F8__REQUEST__BODY_METRICS] = session_metrics,
     [F8__REQUEST__BODY_SNAPSHOT] = session_snapshot,
+    [F8__REQUEST__BODY_RESET_AMAX] = session_reset_amax,
+    [F8__REQUEST__BODY_EVICT] = session_evict,
+    [F8__REQUEST__BODY_DRAIN] = session_drain_asked,
+    [F8__REQUEST__BODY_LOG_LEVEL] = session_log_level,
 };
 
 /* What nobody waits for is never answered, not even when it is refused. */

@@ -24,12 +24,26 @@ struct session_link {
     void (*send)(void *conn, const F8__Reply *reply, int fd);
 };
 
+/* The upward call to server, for an operator who would end the daemon. */
+struct session_end {
+    /* Begins the drain, as SIGTERM does, and returns: what comes of it comes later. */
+    void (*drain)(void *owner, const char *who);
+    /* Calls it off. F8_EORDER: there is none, or another than an operator has begun it. */
+    int (*cancel)(void *owner, const char *who, struct reason *reason);
+};
+
+struct drain_wait;
+
 /* What all sessions share; outlives them. */
 struct session_context {
     struct registry *registry;            /* borrowed */
     struct collective_context collective; /* its listener is session_listener */
     const struct session_link *link;      /* borrowed: static */
     struct state_saver *saver;            /* borrowed */
+    const struct session_end *end;        /* borrowed: static */
+    void *end_owner;                      /* borrowed: outlives it */
+    struct session *sessions;             /* borrowed list: all that are there */
+    struct drain_wait *drain_waits;       /* owned list: who waits for the end */
     struct reason no_cuda;                /* why collective.cuda is NULL */
     uint64_t started;                     /* loop time, ms */
     uint32_t connections;
@@ -49,6 +63,9 @@ struct session_peer {
 struct session *session_new(
     struct session_context *context, const struct session_peer *peer, void *conn);
 
+/* Of the job that it has entered; NULL: none. */
+const char *session_job_name(const struct session *session);
+
 /* The client is gone: its ranks leave, its regions go. Nothing is sent any more. */
 void session_free(struct session *session, bool died);
 
@@ -65,6 +82,9 @@ bool session_handle(
 /* Refuses ranks from now on, and marks the collectives under way, which session_open_groups counts.
  */
 void session_drain(struct session_context *context);
+
+/* The other way round; tells those who wait for the end that it does not come, with the reason. */
+void session_end_drain(struct session_context *context, const struct reason *reason);
 
 /*
  * Groups in which a marked one has not ended; the first is named in `ret_first`, which is untouched

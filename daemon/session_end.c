@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The end of the daemon, as sessions see it: ranks that join are refused, and what is under way is
- * marked and watched until it has ended. Called by server on the loop.
+ * marked and watched until it has ended, unless it is called off. Called by server on the loop.
  */
 #include "daemon/session_private.h"
+
+#include <stdlib.h>
+
+/* An operator who waits for the end. */
+struct drain_wait {
+    struct later_reply later;
+    struct drain_wait *next; /* owned: the context's list */
+};
 
 void session_drain(struct session_context *context)
 {
@@ -11,6 +19,35 @@ void session_drain(struct session_context *context)
     for (struct job *job = registry_jobs(context->registry); job; job = job->next)
         for (struct group *group = job->groups; group; group = group->next)
             collective_mark(group);
+}
+
+int session_await_end(struct session *session, uint64_t id, struct reason *reason)
+{
+    struct session_context *context = session->context;
+    struct drain_wait *wait = malloc(sizeof(*wait));
+    if (!wait)
+        return reason_set(reason, F8_ENOMEM, "out of memory waiting for the end");
+    later_begin(&wait->later, session, id);
+    wait->next = context->drain_waits;
+    context->drain_waits = wait;
+    return SESSION_PENDING;
+}
+
+void session_end_drain(struct session_context *context, const struct reason *reason)
+{
+    context->draining = false;
+    while (context->drain_waits) {
+        struct drain_wait *wait = context->drain_waits;
+        struct session *session = later_end(&wait->later);
+        struct answer answer;
+        context->drain_waits = wait->next;
+        if (session) {
+            answer_begin(&answer, wait->later.id);
+            answer.reason = *reason;
+            answer_send(session, &answer, F8_ECANCELED);
+        }
+        free(wait);
+    }
 }
 
 uint32_t session_open_groups(const struct session_context *context, struct reason *ret_first)

@@ -3,7 +3,8 @@
  * What the files of the session share: session.c (greeting, dispatch, replies), session_join.c
  * (groups), session_register.c (regions and weights), session_device.c (devices),
  * session_collective.c (collectives), session_hosts.c (other hosts), session_state.c (export,
- * import), session_metrics.c and inspect.c (what operators see).
+ * import), session_metrics.c and inspect.c (what operators see), session_admin.c and
+ * session_reset.c (what they do).
  */
 #ifndef F8_DAEMON_SESSION_PRIVATE_H
 #define F8_DAEMON_SESSION_PRIVATE_H
@@ -24,6 +25,7 @@ struct later_reply {
 
 struct session {
     struct session_context *context; /* borrowed: outlives it */
+    struct session *next, *prev;     /* borrowed: the context's list */
     void *conn;                      /* borrowed: outlives it */
     struct session_peer peer;
     bool greeted;
@@ -66,6 +68,10 @@ struct answer {
         F8__UniqueIdReply unique_id;
         F8__MetricsReply metrics;
         F8__SnapshotReply snapshot;
+        F8__ResetAmaxReply reset_amax;
+        F8__EvictReply evict;
+        F8__DrainReply drain;
+        F8__LogLevelReply log_level;
     } body;
     struct reason reason;
     int fd;        /* borrowed; -1: none */
@@ -137,9 +143,22 @@ session_handler session_metrics;
 
 /* session_snapshot.c */
 session_handler session_snapshot;
+/* session_admin.c */
+session_handler session_evict, session_drain_asked, session_log_level;
+/* Who asked, for the log: "uid 0, pid 4711", in a buffer, which it returns. */
+#define SESSION_WHO 48
+const char *session_who(const struct session *session, char buffer[SESSION_WHO]);
+
+/* session_end.c: the request is answered if the drain is called off. F8_ENOMEM. */
+int session_await_end(struct session *session, uint64_t id, struct reason *reason);
+
+/* session_reset.c */
+session_handler session_reset_amax;
 
 /* inspect.c */
 session_handler session_inspect;
+/* Whether a name matches what an operator gave: a glob, or nothing at all, which all match. */
+bool session_matches(const char *glob, const char *name);
 
 /* session.c: the member, if this client has joined the group. F8_ENOENT. */
 int session_member(const struct session *session, uint32_t group, struct member **ret_member,

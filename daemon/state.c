@@ -58,9 +58,10 @@ void state_drop(struct state *state)
 static void log_drop(const struct state *state, const char *why)
 {
     const struct state_owner *owner = &state->file.head.owner;
-    log_info("the state of job %s, group %s of uid %u is dropped at sync %" PRIu64 ": %s",
-        owner->job, owner->group, (unsigned)owner->uid, state_values_syncs(state_values(state)),
-        why);
+    const struct log_fields fields = {.job = owner->job, .group = owner->group};
+    log_of(&fields, LOG_LEVEL_INFO,
+        "the state of job %s, group %s of uid %u is dropped at sync %" PRIu64 ": %s", owner->job,
+        owner->group, (unsigned)owner->uid, state_values_syncs(state_values(state)), why);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -103,7 +104,9 @@ static int take_file(void *context, uint64_t number, const struct state_file *fi
     state_see_counter(store, state_file_counter(file));
     insert(state);
     linger(state);
-    log_info("the state of job %s, group %s of uid %u is there, at sync %" PRIu64, owner->job,
+    const struct log_fields fields = {.job = owner->job, .group = owner->group};
+    log_of(&fields, LOG_LEVEL_INFO,
+        "the state of job %s, group %s of uid %u is there, at sync %" PRIu64, owner->job,
         owner->group, (unsigned)owner->uid, state_values_syncs(state_values(state)));
     return F8_OK;
 }
@@ -175,6 +178,25 @@ bool state_store_evict(struct state_store *store, uid_t uid)
     log_drop(oldest, "its uid stores more, and it is the oldest");
     state_drop(oldest);
     return true;
+}
+
+uint32_t state_store_drop_job(
+    struct state_store *store, uid_t uid, const char *job, uint64_t *ret_bytes)
+{
+    uint32_t count = 0;
+    *ret_bytes = 0;
+    for (struct state *state = store->first, *next; state; state = next) {
+        const struct state_owner *owner = &state->file.head.owner;
+        next = state->next;
+        if (state->held || owner->uid != uid || strcmp(owner->job, job) != 0)
+            continue;
+        *ret_bytes += state->file.size;
+        log_drop(state, "an operator evicts the job");
+        forget(state);
+        count++;
+    }
+    arm(store);
+    return count;
 }
 
 static uint32_t count_of(const struct state_store *store, uid_t uid)

@@ -48,6 +48,10 @@ void state_store_count(const struct state_store *store, struct state_totals *ret
 /* Drops the oldest state of the uid that lingers; false if there is none. */
 bool state_store_evict(struct state_store *store, uid_t uid);
 
+/* Drops all states of the job that linger: how many, and their bytes. */
+uint32_t state_store_drop_job(
+    struct state_store *store, uid_t uid, const char *job, uint64_t *ret_bytes);
+
 /* The state of that job and group, or NULL. */
 struct state *state_find(
     const struct state_store *store, uid_t uid, const char *job, const char *group);

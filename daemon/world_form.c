@@ -293,7 +293,8 @@ static void refuse(struct world_member *member, int status, const struct reason 
     (void)reason_set(&reason, status, "the root at %s refuses host %s (%s): %s", address,
         member->name, member->address, why->text);
     if (log_allows(&root->worlds->refused, uv_now(root->worlds->loop)))
-        log_warning("%s", reason.text);
+        log_of(&(struct log_fields){.host = member->name}, LOG_LEVEL_WARNING,
+            "world of group %s: %s", root->group ? root->group : "(nobody yet)", reason.text);
     (void)reason_set(
         &root->refused, status, "host %s (%s): %.300s", member->name, member->address, why->text);
     world_root_drop(member, world_frame_end(status, reason.text));
@@ -367,7 +368,8 @@ void world_form_join(struct world_member *member, const F8__WorldJoin *join)
     root->num_joined++;
     world_link_settle(member->link);
     world_link_count(member->link, member->own ? NULL : &root->traffic);
-    log_debug("world of group %s: host %s (%s) is there, %u of %u ranks", root->group, member->name,
+    log_of(&(struct log_fields){.host = member->name}, LOG_LEVEL_DEBUG,
+        "world of group %s: host %s (%s) is there, %u of %u ranks", root->group, member->name,
         member->address, root->num_claimed, root->world_size);
     hasten(root, join->deadline_ms);
     if (root->num_claimed == root->world_size)

@@ -258,9 +258,10 @@ static void on_lost(struct world_link *link, int status, const struct reason *re
 {
     struct world_member *member = world_link_owner(link);
     struct worlds *worlds = member->root->worlds;
+    const struct log_fields fields = {.host = member->name};
     if (member->joined)
-        log_info("world of group %s: host %s (%s) is lost: %s", member->root->group, member->name,
-            member->address, reason->text);
+        log_of(&fields, LOG_LEVEL_INFO, "world of group %s: host %s (%s) is lost: %s",
+            member->root->group, member->name, member->address, reason->text);
     else if (log_allows(&worlds->refused, uv_now(worlds->loop)))
         log_warning("refused a connection from %s to a world that forms: %s", member->address,
             reason->text);

@@ -2,6 +2,21 @@
 # What operators rely on: configuration files, signals, one daemon a socket, systemd's protocols.
 f8_add_test(test_config_file LABEL operator SOURCES test_config_file.c LIBS f8daemon)
 
+f8_add_test(test_session_admin LABEL operator SOURCES test_session_admin.c LIBS device_group mesh)
+
+f8_add_test(test_ctl_admin LABEL operator
+    SOURCES system/test_ctl_admin.c lib/state_rank.c LIBS test_ranks test_program util)
+if(TARGET f8gather-gloo)
+    target_compile_definitions(test_ctl_admin PRIVATE F8_HAVE_GLOO)
+    add_dependencies(test_ctl_admin f8gather-gloo)
+endif()
+
+f8_add_test(test_journal LABEL operator SOURCES system/test_journal.c lib/private_run.c
+    LIBS test_ranks f8daemon)
+
+f8_add_test(test_doctor_host LABEL operator
+    SOURCES system/test_doctor_host.c lib/findings.c lib/private_run.c LIBS test_program)
+
 foreach(suite test_signals test_one_daemon test_service)
     f8_add_test(${suite} LABEL operator SOURCES system/${suite}.c LIBS test_ranks)
 endforeach()

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * f8ctl status of the way to other hosts, and f8ctl doctor --peer HOST, the whole program against a
- * fake daemon, or none: hosts that answer, names and addresses that do not, and mistakes.
+ * f8ctl status of the way to other hosts, and f8ctl doctor, the whole program against a fake
+ * daemon, or none: what a daemon tells of its host; hosts that answer, names and addresses that do
+ * not, and mistakes.
  */
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "lib/ctl_run.h"
 #include "lib/fake_daemon.h"
@@ -50,6 +53,16 @@ static void serve(struct fake_daemon *daemon, int fd)
     }
 }
 
+/* The doctor connects without a word first. */
+static void serve_second(struct fake_daemon *daemon, int fd)
+{
+    char byte;
+    ck_assert_int_le(recv(fd, &byte, 1, 0), 0);
+    int second = accept4(daemon->listener, NULL, NULL, SOCK_CLOEXEC);
+    serve(daemon, second);
+    (void)close(second);
+}
+
 /* A daemon that takes the connection and is never heard of again. */
 static void hang(struct fake_daemon *daemon, int fd)
 {
@@ -63,7 +76,7 @@ static int run(const char *name, const char *why, const char *command, char *tex
     char all[512];
     interface = name;
     reason = why;
-    fake_start(&fake, serve);
+    fake_start(&fake, strcmp(command, "doctor") == 0 ? serve_second : serve);
     (void)snprintf(all, sizeof(all), "--socket %s %s", fake.socket, command);
     int result = ctl_run(all, text, size);
     fake_stop(&fake);
@@ -91,6 +104,18 @@ START_TEST(status_says_where_hosts_reach_this_one)
     has(text, "hosts          -\n");
     ck_assert_int_eq(run("eth0", "", "status --json", text, sizeof(text)), 0);
     has(text, "\"hosts_interface\":\"eth0\",\"hosts_address\":\"10.0.0.1\",\"no_hosts\":null");
+}
+END_TEST
+
+START_TEST(what_the_daemon_tells)
+{
+    char text[8192];
+    ck_assert_int_eq(run("eth0", "", "doctor", text, sizeof(text)), 0);
+    has(text, "warning  version: f8ctl is ");
+    has(text, ", the daemon is 9.8.7; f8gatherd --socket ");
+    has(text, "ok       interfaces: other hosts are reached by eth0 (10.0.0.1)\n");
+    ck_assert_int_eq(run("", "no interface is up", "doctor", text, sizeof(text)), 0);
+    has(text, "warning  interfaces: no group can span hosts: no interface is up; ip link set ");
 }
 END_TEST
 
@@ -239,8 +264,6 @@ END_TEST
 START_TEST(mistakes)
 {
     char text[4096], all[600];
-    ck_assert_int_eq(ctl_run("doctor", text, sizeof(text)), 2);
-    has(text, "doctor: a --peer is missing");
     ck_assert_int_eq(ctl_run("doctor --peer=", text, sizeof(text)), 2);
     has(text, "--peer is empty: give the other host's name or address");
     ck_assert_int_eq(ctl_run("--peer a status", text, sizeof(text)), 2);
@@ -259,6 +282,7 @@ int main(void)
     TCase *tcase = tcase_create("ctl_doctor");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, status_says_where_hosts_reach_this_one);
+    tcase_add_test(tcase, what_the_daemon_tells);
     tcase_add_test(tcase, loopback_answers);
     tcase_add_test(tcase, loopback_of_ipv6);
     tcase_add_test(tcase, another_interface_is_worth_a_warning);

@@ -56,6 +56,9 @@ enum ctl_takes {
     CTL_TAKES_UID = 1 << 4,
     CTL_TAKES_PEER = 1 << 5,
     CTL_TAKES_WEIGHTS = 1 << 6,
+    CTL_TAKES_YES = 1 << 7, /* it asks by ctl_confirm */
+    CTL_TAKES_WAIT = 1 << 8,
+    CTL_TAKES_CANCEL = 1 << 9,
     CTL_TAKES_PLOT = 1 << 20,
     CTL_TAKES_TABLE = 1 << 21,
     CTL_TAKES_SVG = 1 << 22,
@@ -70,8 +73,8 @@ enum ctl_takes {
 
 /*
  * X(name, "ARGUMENTS" or NULL, &columns that --sort may name or NULL, what it takes, "help"): the
- * commands. Each is command_NAME, of views.c or of a file of its own, takes the connected ctl,
- * prints, and returns an exit status.
+ * commands; an argument in brackets may be left out. Each is command_NAME, of views.c or of a file of
+ * its own, takes the connected ctl, prints, and returns an exit status.
  */
 #define CTL_COMMANDS(X)                                                                            \
     X(status, NULL, NULL, 0, "what the daemon is, and what it holds")                              \
@@ -91,8 +94,12 @@ enum ctl_takes {
     X(import, "JOB GROUP FILE", NULL, CTL_TAKES_UID,                                               \
         "store such a state, of either form, for a group that will continue it")                   \
     X(snapshot, NULL, NULL, 0, "save all scaling states that have changed, now, on the disk")      \
+    X(evict, "JOB", NULL, CTL_TAKES_UID | CTL_TAKES_YES,                                           \
+        "drop what is kept of a job that has no clients any more")                                 \
+    X(drain, NULL, NULL, CTL_TAKES_YES | CTL_TAKES_WAIT | CTL_TAKES_CANCEL,                        \
+        "end the daemon as SIGTERM does: nobody joins, what is under way ends first")              \
     X(doctor, NULL, NULL, CTL_TAKES_PEER | CTL_ALONE,                                              \
-        "tests the way to another host: --peer HOST, or both daemons: --peer new")                 \
+        "what is wrong here, and how to mend it; with --peer, on the way to another host")         \
     X(metrics, NULL, NULL, CTL_TAKES_WEIGHTS, "all that the daemon counts, as OpenMetrics text")   \
     X(stats, NULL, NULL, CTL_TAKES_OVER, "totals, rates and times of the daemon; --job: of jobs")  \
     X(report, NULL, NULL, CTL_TAKES_HTML | CTL_TAKES_TOP | CTL_TAKES_FORCE,                        \
@@ -102,8 +109,10 @@ enum ctl_takes {
     X(ping, NULL, NULL, 0, "whether the daemon answers, and how fast")                             \
     X(version, NULL, NULL, 0, "the versions of f8ctl and of the daemon")
 
-/* f8ctl unique-id, whose name is no word of C. */
+/* f8ctl unique-id, reset-amax and log-level, whose names are no words of C. */
 int command_unique_id(struct ctl *ctl);
+int command_reset_amax(struct ctl *ctl);
+int command_log_level(struct ctl *ctl);
 
 #define CTL_DECLARE(name, arguments, columns, takes, help) int command_##name(struct ctl *ctl);
 CTL_COMMANDS(CTL_DECLARE)
@@ -128,6 +137,12 @@ int ctl_copy_all(int from, int to, const char *what, uint64_t *ret_size);
  * the caller's. In transfer.c.
  */
 int ctl_ask(struct ctl *ctl, F8__Request *request, int memfd, struct channel_reply *ret_reply);
+
+/* The same for requests without a descriptor: the whole reply, which must have that body. In
+ * admin.c.
+ */
+int ctl_ask_body(
+    struct ctl *ctl, F8__Request *request, F8__Reply__BodyCase body, F8__Reply **ret_reply);
 
 /* A name as a glob that matches nothing else; owned by the caller. NULL if memory is out. */
 char *ctl_escaped(const char *name);

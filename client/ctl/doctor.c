@@ -80,10 +80,20 @@ struct finding *doctor_add(struct doctor *doctor, const struct check *check,
     finding = &doctor->findings[doctor->count++];
     *finding = (struct finding){.check = check, .result = result};
     snprintf(finding->of, sizeof(finding->of), "%s", doctor->about);
+    snprintf(finding->remedy, sizeof(finding->remedy), "%s", check->remedy);
     va_start(arguments, format);
     vsnprintf(finding->value, sizeof(finding->value), format, arguments);
     va_end(arguments);
     return finding;
+}
+
+void doctor_remedy(struct finding *finding, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(finding->remedy, sizeof(finding->remedy), format, arguments);
+    va_end(arguments);
 }
 
 static void print_finding(const struct finding *finding)
@@ -91,8 +101,7 @@ static void print_finding(const struct finding *finding)
     bool of = finding->of[0] != '\0', ok = finding->result == DOCTOR_OK;
 
     printf("%-8s %s%s%s: %s%s%s\n", result_names[finding->result], finding->check->what,
-        of ? " to " : "", finding->of, finding->value, ok ? "" : "; ",
-        ok ? "" : finding->check->remedy);
+        of ? " to " : "", finding->of, finding->value, ok ? "" : "; ", ok ? "" : finding->remedy);
 }
 
 void doctor_print(struct doctor *doctor)
@@ -111,8 +120,7 @@ static json_t *json_of_finding(const struct finding *finding)
     bool ok = finding->result == DOCTOR_OK, of = finding->of[0] != '\0';
     json_t *object = json_pack("{s:s, s:s, s:s?, s:s, s:s?}", "result",
         ok ? "ok" : result_names[finding->result], "check", finding->check->what, "address",
-        of ? finding->of : NULL, "value", finding->value, "remedy",
-        ok ? NULL : finding->check->remedy);
+        of ? finding->of : NULL, "value", finding->value, "remedy", ok ? NULL : finding->remedy);
 
     if (object != NULL) {
         json_object_set_new(
@@ -176,24 +184,33 @@ static bool is_id(const char *peer)
     return strlen(peer) > 63 && strpbrk(peer, ".:") == NULL;
 }
 
+/* `id` is what the other host was given, if it was. */
+static void examine(struct doctor *doctor, bool meets, const uint8_t *id)
+{
+    doctor->about = "";
+    limit_time(doctor);
+    if (doctor->ctl->peer == NULL) {
+        doctor_host(doctor);
+    } else if (meets) {
+        doctor_meet(doctor, id);
+    } else {
+        doctor_path(doctor);
+    }
+}
+
 int command_doctor(struct ctl *ctl)
 {
     uint8_t id[F8_PROTO_UNIQUE_ID_SIZE];
     struct doctor *doctor;
-    bool is_new, meets;
+    bool is_new = ctl->peer != NULL && strcmp(ctl->peer, "new") == 0;
+    bool meets = is_new || (ctl->peer != NULL && is_id(ctl->peer));
     int result;
 
-    if (ctl->peer == NULL) {
-        fprintf(stderr, "f8ctl: doctor: a --peer is missing (see f8ctl --help)\n");
-        return CTL_USAGE;
-    }
-    if (ctl->peer[0] == '\0') {
+    if (ctl->peer != NULL && ctl->peer[0] == '\0') {
         fprintf(stderr, "f8ctl: doctor: --peer is empty: give the other host's name or address; or "
                         "new, and there the id that it prints\n");
         return CTL_USAGE;
     }
-    is_new = strcmp(ctl->peer, "new") == 0;
-    meets = is_new || is_id(ctl->peer);
     if (meets && !is_new && ctl_id_parse(ctl->peer, id) != 0) {
         return CTL_USAGE;
     }
@@ -206,13 +223,7 @@ int command_doctor(struct ctl *ctl)
         ctl->timeout_ms = MEET_TIMEOUT_MS;
     }
     doctor->ctl = ctl;
-    doctor->about = "";
-    limit_time(doctor);
-    if (meets) {
-        doctor_meet(doctor, is_new ? NULL : id);
-    } else {
-        doctor_path(doctor);
-    }
+    examine(doctor, meets, is_new ? NULL : id);
     result = conclude(doctor);
     free(doctor);
     return result;

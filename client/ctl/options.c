@@ -32,10 +32,13 @@
     X(OVER, "over", "SECONDS", CTL_TAKES_OVER,                                                     \
         "stats: rates and times of so long from now on, not of all time")                          \
     X(HTML, "html", "FILE", CTL_TAKES_HTML, "report: the page to write; - is standard output")     \
-    X(UID, "uid", "UID", CTL_TAKES_UID, "export, import: whose job it is (default: your own)")     \
+    X(UID, "uid", "UID", CTL_TAKES_UID, "evict, export, import: whose job it is (default: your own)")     \
     X(FORCE, "force", NULL, CTL_TAKES_FORCE, "export, --svg, --html: replace FILE if it is there") \
     X(FORMAT, "format", "FORM", CTL_TAKES_FORMAT, "export: binary (the default) or json")          \
     X(WEIGHTS, "weights", NULL, CTL_TAKES_WEIGHTS, "metrics: those of each weight too")            \
+    X(YES, "yes", NULL, CTL_TAKES_YES, "do what destroys without being asked")                     \
+    X(WAIT, "wait", NULL, CTL_TAKES_WAIT, "drain: until the daemon has ended")                     \
+    X(CANCEL, "cancel", NULL, CTL_TAKES_CANCEL, "drain: call it off")                              \
     X(PEER, "peer", "HOST", CTL_TAKES_PEER,                                                        \
         "doctor: a name or address; or new, or the id that new printed on the other host")         \
     X(TIMEOUT, "timeout", "SECONDS", 0,                                                            \
@@ -74,6 +77,11 @@ const struct command ctl_commands[] = {
 #undef COMMAND_ROW
         {"unique-id", NULL, NULL, 0, "the id of a new group over several hosts, in hexadecimal",
             command_unique_id},
+    {"reset-amax", "NAME", NULL, CTL_TAKES_YES,
+        "have delayed weights, by name or glob, begin their amax history anew", command_reset_amax},
+    {"log-level", "[LEVEL]", NULL, 0,
+        "what is logged: error, warning, info or debug; without LEVEL, shows it",
+        command_log_level},
 };
 
 const size_t ctl_num_commands = sizeof(ctl_commands) / sizeof(ctl_commands[0]);
@@ -241,6 +249,9 @@ static int take_arguments(const struct command *command, int argc, char **argv, 
     int length, taken = 0;
 
     for (; word_of(command, taken, &word, &length); taken++) {
+        if (taken == argc && word[0] == '[') {
+            return 0;
+        }
         if (taken == argc) {
             fprintf(stderr, "f8ctl: %s: a %.*s is missing\n", command->name, length, word);
             return -1;

@@ -80,6 +80,22 @@ static void take_reply(void *conn, const F8__Reply *reply, int fd)
 
 static const struct session_link link_to_player = {.send = take_reply};
 
+/* A daemon that goes on, whatever operators ask. */
+static void ignore_drain(void *owner, const char *who)
+{
+    (void)owner;
+    check(who[0] != '\0', "a drain by nobody");
+}
+
+static int refuse_cancel(void *owner, const char *who, struct reason *reason)
+{
+    (void)owner;
+    (void)who;
+    return reason_set(reason, F8_EORDER, "there is no drain");
+}
+
+static const struct session_end end_of_nothing = {.drain = ignore_drain, .cancel = refuse_cancel};
+
 static int region_fd(void)
 {
     int fd = memfd_create("f8-fuzz-region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -130,6 +146,7 @@ static void open_stage(struct stage *stage)
     check(uv_loop_init(&stage->loop) == 0, "no loop");
     check(unpack_init(&stage->unpack) == 0, "out of memory");
     stage->context.link = &link_to_player;
+    stage->context.end = &end_of_nothing;
     stage->context.registry = registry_new(&stage->config);
     stage->context.collective = (struct collective_context){.loop = &stage->loop,
         .backend = turn_backend_new(),

@@ -163,7 +163,7 @@ END_TEST
 START_TEST(trainers_do_not_import)
 {
     int link = admin_link_open(&host, F8__ROLE__TRAINER, "x");
-    expect(ask_import(link, "dp", -1), F8_EPERM, "may not inspect or import");
+    expect(ask_import(link, "dp", -1), F8_EPERM, "may not inspect, import or administer");
     (void)close(link);
 }
 END_TEST
