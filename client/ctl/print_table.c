@@ -7,20 +7,9 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define BOLD  "\033[1m"
-#define RED   "\033[31m"
-#define PLAIN "\033[0m"
-
-/* https://no-color.org: set and not empty means none. */
-static bool coloured(void)
-{
-    const char *no_color = getenv("NO_COLOR");
-    return isatty(STDOUT_FILENO) && (no_color == NULL || no_color[0] == '\0');
-}
+#include "client/ctl/colour.h"
 
 /* Characters of a UTF-8 text; a terminal is asked for no more than that. */
 static size_t length_of(const char *text)
@@ -49,33 +38,33 @@ static size_t width_of(const struct table_column *column, const void *const *row
 }
 
 /* The text in its width; nothing is padded behind the last one of a line. */
-static void print_cell(const char *text, size_t width, bool right, bool last, const char *colour)
+static void print_cell(const char *text, size_t width, bool right, bool last, enum colour colour)
 {
     size_t length = length_of(text);
     int padding = width > length ? (int)(width - length) : 0;
 
-    printf("%*s%s%s%s%*s%s", right ? padding : 0, "", colour != NULL ? colour : "", text,
-        colour != NULL ? PLAIN : "", right || last ? 0 : padding, "", last ? "\n" : "  ");
+    printf("%*s%s%s%s%*s%s", right ? padding : 0, "", colour_begin(stdout, colour), text,
+        colour_end(stdout, colour), right || last ? 0 : padding, "", last ? "\n" : "  ");
 }
 
 void table_print(const struct table_column *columns, size_t num_columns, const void *const *rows,
     size_t num_rows)
 {
     size_t widths[32];
-    bool colour = coloured();
     char cell[TABLE_MAX_CELL];
 
     for (size_t c = 0; c < num_columns; c++) {
         widths[c] = width_of(&columns[c], rows, num_rows);
-        print_cell(columns[c].title, widths[c], columns[c].right, c + 1 == num_columns,
-            colour ? BOLD : NULL);
+        print_cell(
+            columns[c].title, widths[c], columns[c].right, c + 1 == num_columns, COLOUR_HEADING);
     }
     for (size_t i = 0; i < num_rows; i++) {
         for (size_t c = 0; c < num_columns; c++) {
-            bool red = colour && columns[c].alarming != NULL && columns[c].alarming(rows[i]);
+            bool red = columns[c].alarming != NULL && columns[c].alarming(rows[i]);
             cell[0] = '\0';
             columns[c].text(rows[i], cell);
-            print_cell(cell, widths[c], columns[c].right, c + 1 == num_columns, red ? RED : NULL);
+            print_cell(cell, widths[c], columns[c].right, c + 1 == num_columns,
+                red ? COLOUR_ALARM : COLOUR_NONE);
         }
     }
     if (num_rows == 0) {
@@ -85,7 +74,6 @@ void table_print(const struct table_column *columns, size_t num_columns, const v
 
 void table_print_record(const struct table_column *columns, size_t num_columns, const void *row)
 {
-    bool colour = coloured();
     char cell[TABLE_MAX_CELL];
     size_t width = 0;
 
@@ -95,11 +83,11 @@ void table_print_record(const struct table_column *columns, size_t num_columns, 
         }
     }
     for (size_t c = 0; c < num_columns; c++) {
-        bool red = colour && columns[c].alarming != NULL && columns[c].alarming(row);
+        bool red = columns[c].alarming != NULL && columns[c].alarming(row);
         cell[0] = '\0';
         columns[c].text(row, cell);
-        print_cell(columns[c].title, width, false, false, colour ? BOLD : NULL);
-        print_cell(cell, 0, false, true, red ? RED : NULL);
+        print_cell(columns[c].title, width, false, false, COLOUR_HEADING);
+        print_cell(cell, 0, false, true, red ? COLOUR_ALARM : COLOUR_NONE);
     }
 }
 
