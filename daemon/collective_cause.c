@@ -179,6 +179,7 @@ void collective_broken(void *context, const struct round_cause *cause)
         tell_hosts(collective->hosts, cause, &group->cause);
     log_line(at_rest ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING, "job %s, group %s: %s", group->job->name,
         group->name, group->cause.text);
+    collective_tell_broken(collective, cause, at_rest);
     if (!at_rest)
         collective_count_failed(collective, cause->trouble);
     collective_break_linked(collective, cause->status, at_rest);

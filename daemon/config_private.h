@@ -36,7 +36,7 @@ struct config_setting {
     uint64_t least, most;
 };
 
-#define CONFIG_NUM_SETTINGS 29
+#define CONFIG_NUM_SETTINGS 30
 
 extern const struct config_setting config_settings[]; /* CONFIG_NUM_SETTINGS */
 

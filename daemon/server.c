@@ -40,6 +40,8 @@ static int set_up_rooms(struct server *server, const struct config *config)
     int status = backend_host_new(&server->loop, config->threads, &server->backend);
     if (status == F8_OK)
         status = worlds_new(&server->loop, config, &server->worlds);
+    if (status == F8_OK)
+        status = events_new(&server->loop, &server->events);
     if (status < 0)
         return status;
     session->registry = registry_new(config);
@@ -51,6 +53,7 @@ static int set_up_rooms(struct server *server, const struct config *config)
         .config = config,
         .listener = &session_listener,
         .worlds = server->worlds,
+        .events = server->events,
     };
     return session->registry ? conn_context_init(&server->conns, &server->loop, config, session)
                              : F8_ENOMEM;
@@ -185,6 +188,7 @@ static void take_down(struct server *server)
     (void)uv_run(&server->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&server->loop);
     worlds_free(server->worlds);
+    events_free(server->events);
     conn_context_done(&server->conns);
     registry_free(server->session.registry);
     lock_release(&server->lock);

@@ -36,6 +36,7 @@ struct server {
     struct backend *cuda;       /* owned; NULL: no GPUs here */
     struct state_store *states; /* owned */
     struct worlds *worlds;      /* owned */
+    struct events *events;      /* owned */
     struct metrics_http *http;  /* owned; NULL: metrics are not served over HTTP */
 };
 

@@ -100,6 +100,7 @@ void session_free(struct session *session, bool died)
     session_leave_groups(session, died && !session->leaving);
     session_drop_regions(session);
     session_drop_device(session);
+    session_end_watch(session);
     forget_later(session);
     if (job)
         registry_leave_job(job);
@@ -227,7 +228,7 @@ static int check_role(
     if (body == F8__REQUEST__BODY_PING || body == F8__REQUEST__BODY_GOODBYE)
         return F8_OK;
     bool operators = body == F8__REQUEST__BODY_INSPECT || body == F8__REQUEST__BODY_IMPORT ||
-                     body == F8__REQUEST__BODY_METRICS;
+                     body == F8__REQUEST__BODY_METRICS || body == F8__REQUEST__BODY_WATCH;
     bool both = body == F8__REQUEST__BODY_EXPORT || body == F8__REQUEST__BODY_UNIQUE_ID;
     if (session->admin != operators && !both)
         return reason_set(reason, F8_EPERM,
@@ -271,6 +272,7 @@ static session_handler *const handlers[] = {
     [F8__REQUEST__BODY_DEVICE_DROP] = session_device_drop,
     [F8__REQUEST__BODY_UNIQUE_ID] = session_unique_id,
     [F8__REQUEST__BODY_METRICS] = session_metrics,
+    [F8__REQUEST__BODY_WATCH] = session_watch,
 };
 
 /* What nobody waits for is never answered, not even when it is refused. */

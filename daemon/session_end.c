@@ -5,12 +5,26 @@
  */
 #include "daemon/session_private.h"
 
+static void tell_operators(struct session_context *context)
+{
+    struct reason first, text = {.text = "f8gatherd was told to end"};
+    uint32_t open = session_open_groups(context, &first);
+    if (open > 0)
+        reason_append(
+            &text, ": it waits for collectives of %u groups, of %.300s for one", open, first.text);
+    struct events *events = context->collective.events;
+    events_tell(
+        events, &(struct event){.kind = F8_PROTO_EVENT_DRAIN, .value = open, .text = text.text});
+    events_answer_all(events);
+}
+
 void session_drain(struct session_context *context)
 {
     context->draining = true;
     for (struct job *job = registry_jobs(context->registry); job; job = job->next)
         for (struct group *group = job->groups; group; group = group->next)
             collective_mark(group);
+    tell_operators(context);
 }
 
 uint32_t session_open_groups(const struct session_context *context, struct reason *ret_first)

@@ -3,7 +3,7 @@
  * What the files of the session share: session.c (greeting, dispatch, replies), session_join.c
  * (groups), session_register.c (regions and weights), session_device.c (devices),
  * session_collective.c (collectives), session_hosts.c (other hosts), session_state.c (export,
- * import), session_metrics.c and inspect.c (what operators see).
+ * import), session_metrics.c, session_watch.c and inspect.c (what operators see).
  */
 #ifndef F8_DAEMON_SESSION_PRIVATE_H
 #define F8_DAEMON_SESSION_PRIVATE_H
@@ -38,6 +38,7 @@ struct session {
     bool adds_device;             /* it has asked for its device, which is not there yet */
     struct device_chunks *chunks; /* owned: of a region that comes in several packets */
     struct later_reply *later;    /* borrowed list: who waits frees it */
+    struct session_watch *watch;  /* owned: an operator's; NULL: it never asked for events */
     /* A join that waits until a broken group is drained. */
     struct group *waits_for;      /* borrowed: until it is drained; NULL: no such join */
     struct session *next_waiting; /* borrowed: the group's list */
@@ -65,6 +66,7 @@ struct answer {
         F8__DoneReply done;
         F8__UniqueIdReply unique_id;
         F8__MetricsReply metrics;
+        F8__WatchReply watch;
     } body;
     struct reason reason;
     int fd;        /* borrowed; -1: none */
@@ -133,6 +135,10 @@ int session_sealed_copy(const char *name, const void *bytes, size_t size);
 
 /* session_metrics.c */
 session_handler session_metrics;
+
+/* session_watch.c */
+session_handler session_watch;
+void session_end_watch(struct session *session);
 
 /* inspect.c */
 session_handler session_inspect;

@@ -35,8 +35,12 @@ struct ctl {
     bool json;
     unsigned int given; /* of enum ctl_takes: the flags of single commands that are there */
     uint32_t uid;
-    uint32_t top, last; /* 0: all */
-    const char *peer;   /* of doctor; NULL: none */
+    uint32_t top, last;   /* 0: all */
+    const char *peer;     /* of doctor; NULL: none */
+    uint64_t since;       /* sequence of an event */
+    uint32_t events;      /* bit k: f8_proto_event k; 0: all */
+    uint32_t count;       /* of events or frames; 0: without end */
+    uint32_t interval_ms; /* between two frames */
     int timeout_ms;
     bool timeout_given;
     struct channel *channel; /* owned: by main; NULL while a CTL_ALONE has opened none */
@@ -51,6 +55,10 @@ enum ctl_takes {
     CTL_TAKES_UID = 1 << 4,
     CTL_TAKES_PEER = 1 << 5,
     CTL_TAKES_WEIGHTS = 1 << 6,
+    CTL_TAKES_EVENTS = 1 << 20, /* it and the next: streams of events */
+    CTL_TAKES_SINCE = 1 << 21,
+    CTL_TAKES_COUNT = 1 << 22,
+    CTL_TAKES_INTERVAL = 1 << 23,
     CTL_ALONE = 1 << 30, /* it connects by itself, if at all */
 };
 
@@ -78,6 +86,12 @@ enum ctl_takes {
     X(doctor, NULL, NULL, CTL_TAKES_PEER | CTL_ALONE,                                              \
         "tests the way to another host: --peer HOST, or both daemons: --peer new")                 \
     X(metrics, NULL, NULL, CTL_TAKES_WEIGHTS, "all that the daemon counts, as OpenMetrics text")   \
+    X(top, NULL, &columns_top, CTL_TAKES_INTERVAL | CTL_TAKES_COUNT,                               \
+        "live: rates of groups and weights, and what waits; q ends it")                            \
+    X(watch, NULL, NULL, CTL_TAKES_EVENTS | CTL_TAKES_SINCE | CTL_TAKES_COUNT,                     \
+        "events as they happen, a line each")                                                      \
+    X(monitor, NULL, NULL, CTL_TAKES_EVENTS | CTL_TAKES_SINCE | CTL_TAKES_COUNT,                   \
+        "the same as JSON, one object a line")                                                     \
     X(ping, NULL, NULL, 0, "whether the daemon answers, and how fast")                             \
     X(version, NULL, NULL, 0, "the versions of f8ctl and of the daemon")
 
@@ -107,6 +121,12 @@ int ctl_copy_all(int from, int to, const char *what, uint64_t *ret_size);
  * the caller's. In transfer.c.
  */
 int ctl_ask(struct ctl *ctl, F8__Request *request, int memfd, struct channel_reply *ret_reply);
+
+/* Values of flags, into ctl: 0, or -1 after standard error has said what is wrong. options_live.c
+ */
+int ctl_take_events(const char *text, struct ctl *ctl);
+int ctl_take_since(const char *text, struct ctl *ctl);
+int ctl_take_interval(const char *text, struct ctl *ctl);
 
 /* A name as a glob that matches nothing else; owned by the caller. NULL if memory is out. */
 char *ctl_escaped(const char *name);

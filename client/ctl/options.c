@@ -29,6 +29,13 @@
     X(WEIGHTS, "weights", NULL, CTL_TAKES_WEIGHTS, "metrics: those of each weight too")            \
     X(PEER, "peer", "HOST", CTL_TAKES_PEER,                                                        \
         "doctor: a name or address; or new, or the id that new printed on the other host")         \
+    X(EVENTS, "events", "LIST", CTL_TAKES_EVENTS,                                                  \
+        "watch, monitor: only these, such as rank-died,round-failed")                              \
+    X(SINCE, "since", "SEQUENCE", CTL_TAKES_SINCE,                                                 \
+        "watch, monitor: from after this event on; 0: from the oldest that is kept")               \
+    X(COUNT, "count", "N", CTL_TAKES_COUNT, "watch, monitor, top: end after N events or frames")   \
+    X(INTERVAL, "interval", "SECONDS", CTL_TAKES_INTERVAL,                                         \
+        "top: between two frames (default 1, least 0.1)")                                          \
     X(TIMEOUT, "timeout", "SECONDS", 0,                                                            \
         "how long to wait for an answer (default 10; a peer's: 300)")                              \
     X(JSON, "json", NULL, 0, "print one JSON object")                                              \
@@ -143,6 +150,14 @@ static int take_special(int id, struct ctl *ctl)
         return take_number("last", optarg, 1, &ctl->last);
     case OPTION_UID:
         return take_number("uid", optarg, 0, &ctl->uid);
+    case OPTION_EVENTS:
+        return ctl_take_events(optarg, ctl);
+    case OPTION_SINCE:
+        return ctl_take_since(optarg, ctl);
+    case OPTION_COUNT:
+        return take_number("count", optarg, 1, &ctl->count);
+    case OPTION_INTERVAL:
+        return ctl_take_interval(optarg, ctl);
     case OPTION_PEER:
         ctl->peer = optarg;
         return 0;
