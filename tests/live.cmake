@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+# What operators see live: events, and f8ctl watch, monitor and top.
+f8_add_test(test_events SOURCES test_events.c LIBS f8daemon)
+f8_add_test(test_session_watch SOURCES test_session_watch.c LIBS rooms)
+set_tests_properties(test_events test_session_watch PROPERTIES LABELS "daemon;operator")
+
+f8_add_test(test_monitor SOURCES system/test_monitor.c lib/admin_link.c lib/proc.c
+    LIBS test_program test_ranks)
+set_tests_properties(test_monitor PROPERTIES LABELS "system;operator")
+f8_add_test(test_top SOURCES system/test_top.c LIBS test_program test_ranks util)
+set_tests_properties(test_top PROPERTIES LABELS "system;operator")
