@@ -9,3 +9,9 @@ f8_add_test(test_monitor SOURCES system/test_monitor.c lib/admin_link.c lib/proc
 set_tests_properties(test_monitor PROPERTIES LABELS "system;operator")
 f8_add_test(test_top SOURCES system/test_top.c LIBS test_program test_ranks util)
 set_tests_properties(test_top PROPERTIES LABELS "system;operator")
+
+# Over hosts, where there is an engine for them.
+if(TARGET f8gather-gloo)
+    f8_add_test(test_monitor_hosts SOURCES system/test_monitor_hosts.c LIBS host_ranks test_program)
+    set_tests_properties(test_monitor_hosts PROPERTIES LABELS "hosts;operator")
+endif()
