@@ -49,6 +49,7 @@ struct collective_context {
     struct worlds *worlds;                      /* borrowed: groups over several hosts */
     struct warm *warm; /* owned list: engines without a group, see collective_hosts.h */
     struct collective_turns turns;
+    uint64_t piece_bytes; /* a gather over hosts goes out in pieces of so much, or a weight */
     struct collective *disturbed; /* borrowed: groups that others have done something to */
     struct events *events;        /* borrowed: what operators are told; NULL: nobody is */
     bool serving, closing;

@@ -57,7 +57,7 @@ uint64_t engine_due(const struct hosts *hosts)
     const struct engine *engine = &hosts->engine;
     if (engine->step == ENGINE_HAS_AGREED || engine->step == ENGINE_HAS_REDUCED)
         return 0;
-    if (engine->step != ENGINE_FAILED || engine->reserving)
+    if (engine->step != ENGINE_FAILED || engine->reserving || hosts->collective->run.computing)
         return ROUND_NEVER;
     return round_is_broken(hosts->collective->rounds) ? 0 : engine->fails_at;
 }
@@ -332,7 +332,7 @@ static int reserve_amaxes(struct engine *engine, uint32_t count)
     return F8_OK;
 }
 
-static void no_memory(struct hosts *hosts)
+void engine_no_memory(struct hosts *hosts)
 {
     struct collective *collective = hosts->collective;
     engine_abort(hosts,
@@ -349,7 +349,7 @@ void engine_reduce(struct hosts *hosts)
     if (!engine_can_run(hosts))
         return;
     if (reserve_amaxes(engine, count) < 0) {
-        no_memory(hosts);
+        engine_no_memory(hosts);
         return;
     }
     if (count > 0) /* else the hosts only meet */
@@ -358,66 +358,6 @@ void engine_reduce(struct hosts *hosts)
         comm_reduce(hosts, count);
     else
         fabric_reduce(engine->fabric, tag_of(hosts), engine->amaxes, count, engine_patience(hosts));
-}
-
-/* Puts a span at the end; one that goes on from the last becomes part of it. */
-static int add_span(struct engine *engine, uint32_t *count, const struct fabric_span *span)
-{
-    struct fabric_span *last = *count > 0 ? &engine->spans[*count - 1] : NULL;
-    if (span->size == 0)
-        return F8_OK;
-    if (last && last->host == span->host && last->offset + last->size == span->offset) {
-        last->size += span->size;
-        return F8_OK;
-    }
-    if (*count == engine->spans_capacity) {
-        uint32_t capacity = 2 * engine->spans_capacity + 64;
-        struct fabric_span *spans = realloc(engine->spans, capacity * sizeof(*spans));
-        if (!spans)
-            return F8_ENOMEM;
-        engine->spans = spans;
-        engine->spans_capacity = capacity;
-    }
-    engine->spans[(*count)++] = *span;
-    return F8_OK;
-}
-
-/* The part of a weight that a rank has: without the padding after a short shard. */
-static struct fabric_span span_of(
-    const struct hosts *hosts, uint64_t place, uint32_t index, uint32_t rank)
-{
-    const struct group *group = hosts->collective->group;
-    const struct weight *weight = &group->list->weights[index];
-    const struct member *member = hosts->collective->run.members[rank];
-    uint64_t size = f8_proto_wire_size(weight->wire);
-    uint64_t chunk = weight_chunk_count(weight, group->world_size);
-    return (struct fabric_span){
-        .offset = place + weight->offset + chunk * rank * size,
-        .size = weight_shard_count(weight, group->world_size, rank) * size,
-        .host = member->far ? member->far_host : hosts->here,
-    };
-}
-
-void engine_exchange(struct hosts *hosts)
-{
-    struct engine *engine = &hosts->engine;
-    struct collective *collective = hosts->collective;
-    const struct run *run = &collective->run;
-    uint64_t place = collective_place_offset(collective->group, run->round.place);
-    uint32_t count = 0;
-    int status = F8_OK;
-    engine->step = ENGINE_EXCHANGES;
-    if (!engine_can_run(hosts))
-        return;
-    for (uint32_t w = run->first; w < run->first + run->count; w++)
-        for (uint32_t r = 0; r < collective->group->world_size && status == F8_OK; r++) {
-            struct fabric_span span = span_of(hosts, place, w, r);
-            status = add_span(engine, &count, &span);
-        }
-    if (status < 0)
-        no_memory(hosts);
-    else
-        fabric_exchange(engine->fabric, engine->spans, count, engine_patience(hosts));
 }
 
 /* ---- what the helper answers ---- */
@@ -448,7 +388,7 @@ static void done(struct fabric *fabric, enum fabric_command command)
         collective_reduced(collective, hosts->engine.amaxes);
         return;
     case ENGINE_EXCHANGES:
-        collective_end_run(collective);
+        spread_go_on(hosts);
         return;
     default:
         break;

@@ -96,6 +96,13 @@ struct engine {
     bool reserving;          /* the arena's reservation is under way, and must end first */
 };
 
+/* How far a gather has come, as the weight after the last. */
+struct spread {
+    uint32_t casting; /* end of the piece that is being cast */
+    uint32_t cast;    /* on this host */
+    uint32_t sent;    /* given to the engine */
+};
+
 struct hosts {
     struct collective *collective; /* borrowed; NULL: gone, and this only waits for the others */
     struct collective_context *context; /* borrowed: outlives it */
@@ -110,6 +117,7 @@ struct hosts {
     bool broken_afar;              /* the break that is under way was told, or is known to all */
     bool serving;
     struct engine engine;
+    struct spread spread;
     uv_timer_t timer; /* for the wait at the end */
     uint8_t id[F8_PROTO_UNIQUE_ID_SIZE];
     char name[2 * (F8_PROTO_MAX_NAME + 1) + 16]; /* of the group: "uid/job/group" */
@@ -212,8 +220,8 @@ void engine_poke(struct hosts *hosts);
 void engine_reserved(struct hosts *hosts, int status);
 /* The largest amaxes of all hosts; collective_reduced follows. */
 void engine_reduce(struct hosts *hosts);
-/* The other hosts' parts of the gathered bucket; collective_end_run follows. */
-void engine_exchange(struct hosts *hosts);
+/* engine_abort, as memory is short for what the running round needs. */
+void engine_no_memory(struct hosts *hosts);
 /* Whatever is under way cannot end: it is to fail, with what collective->refusal says. */
 void engine_abort(struct hosts *hosts, int status);
 /* When it does, or what came by other hosts' messages goes on; ROUND_NEVER: nothing does. Then lets
@@ -233,6 +241,21 @@ void engine_reserve(struct hosts *hosts);
  * that fails. */
 bool engine_can_run(struct hosts *hosts);
 extern const struct fabric_listener engine_listener; /* its owner is a struct hosts */
+
+/* ---- collective_spread.c: the exchange of a gather, in pieces ---- */
+
+/* Nothing of the running gather is cast yet. */
+void spread_begin(struct hosts *hosts);
+/* Up to which weight to cast next, so that a piece can go out. */
+uint32_t spread_next_piece(struct hosts *hosts);
+/*
+ * The weights before `end` are cast: what makes a piece of them goes out, one piece at a time.
+ * After the last, collective_end_run follows; or, if the engine fails, collective_fail, but not
+ * while the run computes.
+ */
+void spread_cast(struct hosts *hosts, uint32_t end);
+/* A piece has been exchanged. */
+void spread_go_on(struct hosts *hosts);
 
 /* ---- collective_turn.c ---- */
 

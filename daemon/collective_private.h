@@ -15,7 +15,7 @@ enum run_phase {
     RUN_REDUCE,   /* the amaxes, with other hosts */
     RUN_EXCHANGE, /* with other groups, for weights whose amax is taken over more ranks */
     RUN_CAST,     /* into the place */
-    RUN_SPREAD,   /* between the hosts */
+    RUN_SPREAD,   /* between the hosts, what is left of it */
 };
 
 struct asked_times;
@@ -60,6 +60,8 @@ struct run {
     enum run_phase phase;
     uint32_t first, count;         /* weights */
     uint32_t weight, rank;         /* cursor: next pair to make tasks of */
+    uint32_t end;                  /* of the weights that the cursor goes over now */
+    bool computing;                /* on the host: `work` is submitted */
     struct member **members;       /* owned array by rank; borrowed members: as of its start */
     const struct member **sources; /* owned array: with a table, by rank and source; as members */
     struct run_weight *weights;    /* owned: by weight of the list */
@@ -200,16 +202,9 @@ void collective_fail(struct collective *collective, int status);
 int collective_start(void *context, const struct round_run *run);
 int collective_prepare_runs(struct collective *collective);
 void collective_drop_runs(struct collective *collective);
-/* Fills in one task that writes a rank's shard of a weight into a place. */
-void collective_write_task(const struct collective *collective, const struct member *member,
-    uint32_t weight, uint8_t *place, struct backend_task *ret_task);
-void collective_amax_task(
-    const struct member *member, uint32_t weight, struct backend_task *ret_task);
 /* Whether a gather of the weight must first find its scale. */
 bool collective_wants_amax(const struct collective *collective, uint32_t weight);
 
-/* The next tasks of the phase, from the cursor on; whether the cursor is at the end after them. */
-bool collective_fill_batch(struct collective *collective);
 /* Whether the running round reduces the weight's amax. */
 bool collective_reduces(const struct collective *collective, uint32_t weight);
 /* The scales that follow from what the run has reduced. */
@@ -220,6 +215,18 @@ void collective_reduced(struct collective *collective, const uint32_t *amaxes);
 void collective_begin_phase(struct collective *collective, enum run_phase phase);
 /* The round is done: answers, and what the state learns. */
 void collective_end_run(struct collective *collective);
+
+/* collective_tasks.c */
+/* Fills in one task that writes a rank's shard of a weight into a place. */
+void collective_write_task(const struct collective *collective, const struct member *member,
+    uint32_t weight, uint8_t *place, struct backend_task *ret_task);
+void collective_amax_task(
+    const struct member *member, uint32_t weight, struct backend_task *ret_task);
+/* The next tasks of the phase, from the cursor on; whether the cursor is at the end after them. */
+bool collective_fill_batch(struct collective *collective);
+/* Where the place of the running gather is for a member; what the tasks of the batch have found. */
+uint8_t *collective_run_place(const struct collective *collective, const struct member *member);
+void collective_take_results(struct run *run);
 
 /* collective_sync.c: what a sync or an invalidate does. */
 void collective_move_state(struct collective *collective);

@@ -18,6 +18,9 @@
 #include "kernels/kernels.h"
 #include "protocol.h"
 
+/* Of a gather over hosts: much for the network, little to a large bucket. */
+#define PIECE_BYTES ((uint64_t)16 << 20)
+
 static void on_accepted(void *owner, int fd)
 {
     struct server *server = owner;
@@ -54,6 +57,7 @@ static int set_up_rooms(struct server *server, const struct config *config)
         .listener = &session_listener,
         .worlds = server->worlds,
         .events = server->events,
+        .piece_bytes = PIECE_BYTES,
     };
     return session->registry ? conn_context_init(&server->conns, &server->loop, config, session)
                              : F8_ENOMEM;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How fast the fabric exchanges between two hosts on the loopback interface, beside the same bytes
- * over one TCP connection between two processes, sent and received at once; what it puts on the
- * wire; and how long a reduction takes. For people: prints, and looks only that the bytes are
- * right.
+ * How fast the fabric exchanges between two hosts, beside the same bytes over one TCP connection
+ * between two processes, sent and received at once, in turns with it; what it puts on the wire; and
+ * how long a reduction takes. On the loopback interface, and, as root, between two network
+ * namespaces. For people: prints, and looks only that the bytes are right.
  */
 #include <check.h>
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "client/bench/network.h"
 #include "lib/fabric_hosts.h"
 
 #define SIZE   ((uint64_t)64 << 20) /* of each host */
@@ -43,10 +45,35 @@ static double seconds(void)
     return (double)uv_hrtime() / 1e9;
 }
 
-/* What the loopback interface has sent, with all headers. */
+/* ---- where the hosts are ---- */
+
+static struct network *network; /* owned; NULL: the loopback interface is all there is */
+
+/* What is made from now on is a host's. */
+static void enter(uint32_t host)
+{
+    if (network)
+        ck_assert_int_eq(network_enter(network, host), 0);
+}
+
+static void address_of(uint32_t host, char text[INET_ADDRSTRLEN])
+{
+    if (network)
+        network_address(host, false, text, INET_ADDRSTRLEN);
+    else
+        (void)strcpy(text, "127.0.0.1");
+}
+
+/* What both hosts have sent, with all headers. */
 static double wire_bytes(void)
 {
     unsigned long long bytes = 0;
+    struct network_traffic traffic;
+    struct bench_error error;
+    if (network) {
+        ck_assert_msg(network_count(network, 0, &traffic, &error) == 0, "%s", error.text);
+        return (double)(traffic.in_bytes + traffic.out_bytes);
+    }
     FILE *file = fopen("/sys/class/net/lo/statistics/tx_bytes", "re");
     if (!file)
         return 0;
@@ -90,12 +117,17 @@ static void transfer(int fd, const uint8_t *from, uint8_t *to)
 
 static void connect_pair(int ends[2])
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    char address[INET_ADDRSTRLEN];
+    struct sockaddr_in at = {.sin_family = AF_INET};
     socklen_t size = sizeof(at);
+    address_of(0, address);
+    ck_assert_int_eq(inet_pton(AF_INET, address, &at.sin_addr), 1);
+    enter(0);
     int listener = socket(AF_INET, SOCK_STREAM, 0);
     ck_assert_int_eq(bind(listener, (struct sockaddr *)&at, sizeof(at)), 0);
     ck_assert_int_eq(listen(listener, 1), 0);
     ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&at, &size), 0);
+    enter(1);
     ends[0] = socket(AF_INET, SOCK_STREAM, 0);
     ck_assert_int_eq(connect(ends[0], (struct sockaddr *)&at, size), 0);
     ends[1] = accept(listener, NULL, NULL);
@@ -103,47 +135,68 @@ static void connect_pair(int ends[2])
     (void)close(listener);
 }
 
-static void measure_connection(double *times, double *ret_wire)
+/* Two processes at the ends of one connection; the other one does its part for each byte of `go`.
+ */
+struct connection {
+    int fd, go;
+    pid_t other;
+};
+
+static void connection_open(struct connection *connection)
 {
-    int ends[2];
+    int ends[2], go[2];
+    char byte;
     memory = mmap(NULL, 4 * SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(memory, MAP_FAILED);
     memset(memory, 1, 4 * SIZE);
     connect_pair(ends);
-    pid_t other = fork();
-    ck_assert_int_ge(other, 0);
-    for (int i = 0; other == 0 && i < ROUNDS; i++)
-        transfer(ends[1], memory, memory + SIZE);
-    if (other == 0)
+    ck_assert_int_eq(pipe(go), 0);
+    *connection = (struct connection){.fd = ends[0], .go = go[1], .other = fork()};
+    ck_assert_int_ge(connection->other, 0);
+    if (connection->other == 0) {
+        (void)close(go[1]);
+        while (read(go[0], &byte, 1) == 1)
+            transfer(ends[1], memory, memory + SIZE);
         _exit(0);
-    double wire = wire_bytes();
-    for (int i = 0; i < ROUNDS; i++) {
-        double start = seconds();
-        transfer(ends[0], memory + 2 * SIZE, memory + 3 * SIZE);
-        times[i] = seconds() - start;
     }
-    ck_assert_int_eq(waitpid(other, NULL, 0), other);
-    *ret_wire = (wire_bytes() - wire) / ROUNDS;
-    (void)close(ends[0]);
+    (void)close(go[0]);
     (void)close(ends[1]);
+}
+
+static void connection_transfer(struct connection *connection)
+{
+    ck_assert_int_eq(write(connection->go, "", 1), 1);
+    transfer(connection->fd, memory + 2 * SIZE, memory + 3 * SIZE);
+}
+
+static void connection_close(struct connection *connection)
+{
+    (void)close(connection->go);
+    ck_assert_int_eq(waitpid(connection->other, NULL, 0), connection->other);
+    (void)close(connection->fd);
     (void)munmap(memory, 4 * SIZE);
 }
 
 /* ---- the fabric ---- */
 
-static void measure_exchange(double *times, double *ret_wire)
+static void fabric_start(void)
 {
-    fabric_hosts_start(&hosts, 2, 2 * SIZE);
-    fabric_hosts_fill(&hosts, spans, 2, 0);
-    double wire = wire_bytes();
-    for (int i = 0; i < ROUNDS; i++) {
-        double start = seconds();
-        fabric_hosts_exchange(&hosts, spans, 2, PATIENCE_MS);
-        fabric_hosts_await_done(&hosts);
-        times[i] = seconds() - start;
+    char address[INET_ADDRSTRLEN];
+    fabric_hosts_begin(&hosts, 2);
+    for (uint32_t host = 0; host < 2; host++) {
+        enter(host);
+        address_of(host, address);
+        fabric_host_ask_open(&hosts, host, network ? NETWORK_INTERFACE : "lo", address);
     }
-    *ret_wire = (wire_bytes() - wire) / ROUNDS;
-    fabric_hosts_check(&hosts, spans, 2, 0);
+    fabric_hosts_await_done(&hosts);
+    fabric_hosts_connect(&hosts);
+    fabric_hosts_map(&hosts, 2 * SIZE);
+}
+
+static void exchange(void)
+{
+    fabric_hosts_exchange(&hosts, spans, 2, PATIENCE_MS);
+    fabric_hosts_await_done(&hosts);
 }
 
 static void measure_reduction(uint32_t count, double *times)
@@ -159,30 +212,66 @@ static void measure_reduction(uint32_t count, double *times)
     free(values);
 }
 
-static void print(const char *what, double time, double wire)
+static void print(const char *what, double *times, double wire)
 {
-    double bytes = 2.0 * SIZE;
+    double bytes = 2.0 * SIZE, time = median(times);
     (void)printf("  %-18s  %6.1f ms  %5.2f GB/s  on the wire, with headers, %.4f of the bytes\n",
-        what, time * 1e3, bytes / time / 1e9, wire / bytes);
+        what, time * 1e3, bytes / time / 1e9, wire / ROUNDS / bytes);
 }
 
-START_TEST(bench)
+/* By turns, so that both meet the same machine. */
+static void measure_exchange(void)
 {
-    double times[ROUNDS], wire;
-    (void)printf(
-        "2 hosts, 64 MiB from each to the other, both ways together, median of %d\n", ROUNDS);
-    measure_connection(times, &wire);
-    double raw = median(times);
-    print("one TCP connection", raw, wire);
-    measure_exchange(times, &wire);
-    double exchange = median(times);
-    print("exchange", exchange, wire);
-    (void)printf("  the exchange at %.2f of the connection's rate\n", raw / exchange);
+    double raw[ROUNDS], times[ROUNDS], ratios[ROUNDS], wire[3], raw_wire = 0, exchange_wire = 0;
+    struct connection connection;
+    connection_open(&connection);
+    fabric_start();
+    fabric_hosts_fill(&hosts, spans, 2, 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        wire[0] = wire_bytes();
+        double start = seconds();
+        connection_transfer(&connection);
+        raw[i] = seconds() - start;
+        wire[1] = wire_bytes();
+        start = seconds();
+        exchange();
+        times[i] = seconds() - start;
+        wire[2] = wire_bytes();
+        ratios[i] = raw[i] / times[i];
+        raw_wire += wire[1] - wire[0];
+        exchange_wire += wire[2] - wire[1];
+    }
+    fabric_hosts_check(&hosts, spans, 2, 0);
+    connection_close(&connection);
+    print("one TCP connection", raw, raw_wire);
+    print("exchange", times, exchange_wire);
+    (void)printf("  the exchange at %.2f of the connection's rate\n", median(ratios));
+}
+
+static void measure(const char *where)
+{
+    double times[ROUNDS];
+    (void)printf("2 hosts %s, 64 MiB from each to the other, both ways together, medians of %d\n",
+        where, ROUNDS);
+    measure_exchange();
     for (uint32_t count = 10; count <= 100000; count *= 100) {
         measure_reduction(count, times);
         (void)printf("  reduction of %6u values  %.0f us\n", count, median(times) * 1e6);
     }
     fabric_hosts_close(&hosts);
+}
+
+START_TEST(bench)
+{
+    struct bench_error error;
+    measure("on the loopback interface");
+    if (network_check(&error) != 0) {
+        (void)printf("not measured between network namespaces: %s\n", error.text);
+        return;
+    }
+    ck_assert_msg(network_new(2, &network, &error) == 0, "%s", error.text);
+    measure("in network namespaces");
+    network_free(network);
 }
 END_TEST
 

@@ -11,7 +11,7 @@ endforeach()
 
 # Speed, for people: no ctest.
 add_executable(bench_fabric bench_fabric.c)
-target_link_libraries(bench_fabric PRIVATE fabric_hosts)
+target_link_libraries(bench_fabric PRIVATE fabric_hosts f8bench_network)
 if(TARGET f8gather-gloo)
     add_dependencies(bench_fabric f8gather-gloo)
 endif()

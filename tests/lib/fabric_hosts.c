@@ -108,23 +108,33 @@ void fabric_hosts_await_lost(struct fabric_hosts *hosts)
 
 /* ---- beginning and end ---- */
 
-void fabric_hosts_ask_open(
-    struct fabric_hosts *hosts, uint32_t num, const char *interface, const char *address)
+void fabric_hosts_begin(struct fabric_hosts *hosts, uint32_t num)
 {
     *hosts = (struct fabric_hosts){.num = num};
     ck_assert_int_eq(uv_loop_init(&hosts->loop), 0);
-    for (uint32_t i = 0; i < num; i++) {
-        struct fabric_shape shape = {.hosts = num,
-            .here = i,
-            .interface = interface,
-            .address = address,
-            .listener = &listener,
-            .owner = &hosts->host[i]};
-        struct reason reason = {""};
-        int r = fabric_open(&hosts->loop, &shape, PATIENCE_MS, &hosts->host[i].fabric, &reason);
-        ck_assert_msg(r == F8_OK, "%s", reason.text);
-        ck_assert(!hosts->host[i].answered);
-    }
+}
+
+void fabric_host_ask_open(
+    struct fabric_hosts *hosts, uint32_t host, const char *interface, const char *address)
+{
+    struct fabric_shape shape = {.hosts = hosts->num,
+        .here = host,
+        .interface = interface,
+        .address = address,
+        .listener = &listener,
+        .owner = &hosts->host[host]};
+    struct reason reason = {""};
+    int r = fabric_open(&hosts->loop, &shape, PATIENCE_MS, &hosts->host[host].fabric, &reason);
+    ck_assert_msg(r == F8_OK, "%s", reason.text);
+    ck_assert(!hosts->host[host].answered);
+}
+
+void fabric_hosts_ask_open(
+    struct fabric_hosts *hosts, uint32_t num, const char *interface, const char *address)
+{
+    fabric_hosts_begin(hosts, num);
+    for (uint32_t i = 0; i < num; i++)
+        fabric_host_ask_open(hosts, i, interface, address);
 }
 
 void fabric_hosts_open(struct fabric_hosts *hosts, uint32_t num)

@@ -36,6 +36,11 @@ struct fabric_hosts {
 /* Ends the program as a skip if the helper was not built. */
 void fabric_hosts_need(void);
 
+/* A loop; one host's helper is asked to start, in the network of the calling thread. */
+void fabric_hosts_begin(struct fabric_hosts *hosts, uint32_t num);
+void fabric_host_ask_open(
+    struct fabric_hosts *hosts, uint32_t host, const char *interface, const char *address);
+
 /* Helpers that were asked to start; that have started; that are connected; with an arena of `size`
  * bytes mapped. */
 void fabric_hosts_ask_open(

@@ -181,6 +181,8 @@ static void submit(struct backend *backend, struct backend_work *work)
     (void)backend;
     if (num_works == WORKS)
         abort();
+    if (work->submitted)
+        violation = "a work was submitted that runs";
     for (uint32_t t = 0; t < work->num_tasks; t++) {
         work->tasks[t].amax = 0;
         work->tasks[t].counts = (struct f8k_counts){0};

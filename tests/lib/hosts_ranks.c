@@ -112,19 +112,22 @@ void rank_enter(struct rank *rank)
     ask_to_enter(rank, again);
 }
 
+/* Two weights a bucket, which are exchanged one after the other: see piece_bytes. */
 static void register_weights(struct rank *rank)
 {
+    static char *const names[2 * BUCKETS] = {"w", "x", "v", "u"};
     uint64_t shape_of[2] = {2 * model.num_ranks, 4};
-    F8__Weight weights[BUCKETS];
+    F8__Weight weights[2 * BUCKETS];
     F8__Bucket buckets[BUCKETS];
-    for (uint32_t b = 0; b < BUCKETS; b++) {
-        weights[b] = make_weight(b == 0 ? "w" : "v", b == 0 ? F8_PROTO_DYNAMIC : F8_PROTO_DELAYED,
-            shape_of, 2, 1, b * 1024);
-        weights[b].history_length = 3;
-        buckets[b] = make_bucket(b == 0 ? "a" : "b", b, 1, b > 0);
+    for (uint32_t w = 0; w < 2 * BUCKETS; w++) {
+        weights[w] = make_weight(
+            names[w], w < 2 ? F8_PROTO_DYNAMIC : F8_PROTO_DELAYED, shape_of, 2, 1, w * 512);
+        weights[w].history_length = 3;
     }
+    for (uint32_t b = 0; b < BUCKETS; b++)
+        buckets[b] = make_bucket(b == 0 ? "a" : "b", 2 * b, 2, b > 0);
     client_ok(
-        &rank->client, ask_register(&rank->client, weights, BUCKETS, buckets, BUCKETS, false));
+        &rank->client, ask_register(&rank->client, weights, 2 * BUCKETS, buckets, BUCKETS, false));
 }
 
 void rank_end(struct rank *rank, bool died)

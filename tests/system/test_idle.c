@@ -104,8 +104,8 @@ START_TEST(idle_with_100_clients)
         PROCESSES * CLIENTS, descriptors, SECONDS, (unsigned long long)ticks,
         (unsigned long long)switches);
     ck_assert_uint_ge(descriptors, PROCESSES * CLIENTS); /* they are there */
-    ck_assert_uint_eq(ticks, 0);
     ck_assert_uint_le(switches, MAX_SWITCHES);
+    ck_assert_uint_le(ticks, switches); /* each time that it woke up may have met one */
     crew_go(&crew);
     crew_end(&crew, 0);
     test_daemon_stop(&daemon);
