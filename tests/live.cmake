@@ -4,11 +4,11 @@ f8_add_test(test_events SOURCES test_events.c LIBS f8daemon)
 f8_add_test(test_session_watch SOURCES test_session_watch.c LIBS rooms)
 set_tests_properties(test_events test_session_watch PROPERTIES LABELS "daemon;operator")
 
-f8_add_test(test_monitor SOURCES system/test_monitor.c lib/admin_link.c lib/proc.c
-    LIBS test_program test_ranks)
-set_tests_properties(test_monitor PROPERTIES LABELS "system;operator")
+f8_add_test(test_monitor SOURCES system/test_monitor.c LIBS test_program test_ranks)
+f8_add_test(test_watchers SOURCES system/test_watchers.c lib/admin_link.c lib/proc.c
+    LIBS test_program)
 f8_add_test(test_top SOURCES system/test_top.c LIBS test_program test_ranks util)
-set_tests_properties(test_top PROPERTIES LABELS "system;operator")
+set_tests_properties(test_monitor test_watchers test_top PROPERTIES LABELS "system;operator")
 
 # Over hosts, where there is an engine for them.
 if(TARGET f8gather-gloo)
