@@ -76,12 +76,14 @@ ALARM(weight_saturates, struct top_weight, r->rates.saturated > 0)
 ALARM(weight_is_stale, struct top_weight, r->rates.stale > 0)
 ALARM(weight_has_nan, struct top_weight, r->info->nan > 0)
 
-static const struct table_column top_list[] = {LEFT("JOB", weight_job), LEFT("GROUP", weight_group),
-    LEFT("BUCKET", weight_bucket), LEFT("NAME", weight_name), RIGHT("SCALE", weight_scale),
-    RIGHT("AMAX", weight_amax), RIGHT("GATHERS/S", weight_gathers),
+/* Names are last: they are long, and what is past the edge of a terminal is cut. */
+static const struct table_column top_list[] = {
     ALARMING("SATURATED/S", weight_saturated_rate, weight_saturates),
-    ALARMING("STALE/S", weight_stale_rate, weight_is_stale), RIGHT("SATURATED", weight_saturated),
-    RIGHT("STALE", weight_stale), ALARMING("NAN", weight_nan, weight_has_nan)};
+    ALARMING("STALE/S", weight_stale_rate, weight_is_stale), RIGHT("GATHERS/S", weight_gathers),
+    RIGHT("SATURATED", weight_saturated), RIGHT("STALE", weight_stale),
+    ALARMING("NAN", weight_nan, weight_has_nan), RIGHT("SCALE", weight_scale),
+    RIGHT("AMAX", weight_amax), LEFT("NAME", weight_name), LEFT("BUCKET", weight_bucket),
+    LEFT("GROUP", weight_group), LEFT("JOB", weight_job)};
 COLUMNS(columns_top, top_list);
 
 /* ---- groups ---- */

@@ -240,10 +240,10 @@ START_TEST(keys_sort)
     type("n");
     await("weights by NAME");
     type(">");
-    await("weights by SCALE");
-    type("<");
-    type("<");
     await("weights by BUCKET");
+    type("<");
+    type("<");
+    await("weights by AMAX");
     type("t");
     await("weights by STALE/S, the highest first");
     type("r");
