@@ -7,6 +7,9 @@ set_tests_properties(test_events test_session_watch PROPERTIES LABELS "daemon;op
 f8_add_test(test_monitor SOURCES system/test_monitor.c LIBS test_program test_ranks)
 f8_add_test(test_watchers SOURCES system/test_watchers.c lib/admin_link.c lib/proc.c
     LIBS test_program)
+if(F8_SANITIZE)
+    target_compile_definitions(test_watchers PRIVATE F8_SANITIZED)
+endif()
 f8_add_test(test_top SOURCES system/test_top.c LIBS test_program test_ranks util)
 set_tests_properties(test_monitor test_watchers test_top PROPERTIES LABELS "system;operator")
 

@@ -38,6 +38,13 @@ static void must(int status)
 
 #define WATCHERS 100
 
+/* What the daemon may hold more, with all that it keeps of 2000 events. */
+#ifdef F8_SANITIZED
+#define MOST_KB 65536 /* a sanitizer keeps what was freed */
+#else
+#define MOST_KB 8192
+#endif
+
 static F8__Request watch_request(F8__Watch *body, uint64_t after, uint32_t wait_ms)
 {
     F8__Request request = F8__REQUEST__INIT;
@@ -95,7 +102,7 @@ START_TEST(slow_readers)
     for (int i = 0; i < 1000; i++)
         come_and_go();
     uint64_t held = proc_holdings(server.pid).anon_kb - before;
-    ck_assert_msg(held < 8192, "100 watchers hold %llu KiB", (unsigned long long)held);
+    ck_assert_msg(held < MOST_KB, "100 watchers hold %llu KiB", (unsigned long long)held);
     F8__Reply *reply = read_answer(links[0]);
     ck_assert_uint_gt(reply->watch->n_events, 0);
     ck_assert_uint_eq(reply->watch->events[0]->sequence, 1);
