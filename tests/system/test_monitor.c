@@ -117,33 +117,50 @@ START_TEST(a_run_in_good_order)
 }
 END_TEST
 
+static void must(int status)
+{
+    ck_assert_msg(status == F8_OK, "%s: %s", f8_status_name(status), f8_error_text());
+}
+
+/* A process of its own: rank 1 of two, which then does nothing any more. */
+static int second_rank(void *unused)
+{
+    struct rank rank;
+    (void)unused;
+    rank_connect(&rank, server.socket);
+    rank_join(&rank, 1, 2);
+    rank_register(&rank);
+    if (rank_seal(&rank) != F8_OK)
+        return 1;
+    for (;;)
+        (void)pause();
+}
+
 START_TEST(a_rank_is_killed)
 {
-    struct program bench;
-    pid_t pids[2];
-    program_start(&bench, F8_TEST_BENCH, NULL,
-        "run --model tiny --ranks 2 --steps 1000000 --check 100000 --socket %s", server.socket);
-    (void)program_await_gathers(server.socket, 2, pids);
-    ck_assert_int_eq(kill(pids[1], SIGKILL), 0);
+    struct rank rank;
+    pid_t pid = test_fork(second_rank, NULL);
+    rank_connect(&rank, server.socket);
+    rank_join(&rank, 0, 2);
+    rank_register(&rank);
+    must(rank_seal(&rank));
+    must(f8_gather(rank.group, LAYER_1, F8_DEFAULT_DEADLINE, rank.stream));
+    rank_settle(&rank);
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
     json_t *list = events("rank-died,round-failed", 2);
     ck_assert_str_eq(text_of(list, 0, "event"), "rank-died");
     ck_assert_str_eq(text_of(list, 1, "event"), "round-failed");
     for (size_t i = 0; i < 2; i++) {
         ck_assert_int_eq(number_of(list, i, "rank"), 1);
-        ck_assert_int_eq(number_of(list, i, "pid"), pids[1]);
+        ck_assert_int_eq(number_of(list, i, "pid"), pid);
     }
+    ck_assert_str_eq(text_of(list, 1, "bucket"), "layers.1");
     assert_has(list, 1, "text", "died");
     json_decref(list);
-    program_wait(&bench);
-    ck_assert_int_ne(bench.status, 0);
-    program_done(&bench);
+    ck_assert_int_eq(test_wait(pid), -SIGKILL);
+    rank_close(&rank);
 }
 END_TEST
-
-static void must(int status)
-{
-    ck_assert_msg(status == F8_OK, "%s: %s", f8_status_name(status), f8_error_text());
-}
 
 static void precompute(struct rank *rank)
 {
