@@ -44,8 +44,8 @@ static void print_totals(const struct top *top, FILE *to)
     columns_top_bytes(bytes, total->bytes);
     columns_top_rate(saturated, total->saturated);
     columns_top_rate(stale, total->stale);
-    fprintf(to, "%s gathers/s, %s GB/s, %s saturated/s, %s stale/s, %s%zu waiting rounds%s\n", gathers,
-        bytes, saturated, stale, colour_begin(stdout, waiting), top->look.waiting,
+    fprintf(to, "%s gathers/s, %s GB/s, %s saturated/s, %s stale/s, %s%zu waiting rounds%s\n",
+        gathers, bytes, saturated, stale, colour_begin(stdout, waiting), top->look.waiting,
         colour_end(stdout, waiting));
     fprintf(to, "%u jobs, %u groups, %llu weights, %u connections, %llu failed rounds\n",
         status->jobs, status->groups, (unsigned long long)status->weights, status->connections,

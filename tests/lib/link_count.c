@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counting and telling in the world of the links' explorer: none. Numbers that only grow, and times, would make
- * a new state of each that has been seen.
+ * Counting and telling in the world of the links' explorer: none. Numbers that only grow, and
+ * times, would make a new state of each that has been seen.
  */
 #include "daemon/collective_private.h"
 
@@ -27,8 +27,8 @@ int collective_ask_round(
     return round_ask(collective->rounds, uv_now(collective->context->loop), rank, request);
 }
 
-void collective_count_met(struct collective *collective, struct findings *findings,
-    uint32_t weight, const struct f8k_counts *counts, bool stale)
+void collective_count_met(struct collective *collective, struct findings *findings, uint32_t weight,
+    const struct f8k_counts *counts, bool stale)
 {
     (void)collective;
     (void)findings;
