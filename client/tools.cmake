@@ -46,7 +46,9 @@ add_executable(f8ctl ctl/main.c ctl/options.c ctl/help.c ctl/views.c ctl/history
     ctl/columns_weights.c ctl/columns_devices.c ctl/columns_hosts.c ctl/sparkline.c ctl/sort.c ctl/fetch.c
     ctl/print_table.c ctl/colour.c ctl/print_json.c ctl/doctor.c ctl/doctor_path.c ctl/doctor_meet.c
     ctl/doctor_gather.c ctl/doctor_host.c ctl/doctor_socket.c ctl/doctor_directory.c
-    ctl/doctor_limits.c ctl/doctor_kernel.c ctl/doctor_devices.c)
+    ctl/doctor_limits.c ctl/doctor_kernel.c ctl/doctor_devices.c
+    ctl/options_live.c ctl/watch.c ctl/watch_print.c ctl/top.c ctl/top_sample.c ctl/top_text.c ctl/top_json.c
+    ctl/top_screen.c ctl/columns_top.c)
 target_link_libraries(f8ctl PRIVATE f8client_static f8proto PkgConfig::JANSSON ZLIB::ZLIB m)
 
 install(TARGETS f8bench f8ctl RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

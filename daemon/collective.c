@@ -88,6 +88,7 @@ void collective_free(struct group *group)
     collective_drop_entries(collective);
     collective_drop_table(collective);
     collective_drop_earlies(collective);
+    collective_drop_told(collective);
     collective_drop_runs(collective);
     collective_drop_device(collective);
     collective_count_done(collective);

@@ -11,6 +11,7 @@
 
 #include "daemon/backend.h"
 #include "daemon/counters.h"
+#include "daemon/events.h"
 #include "daemon/registry.h"
 #include "daemon/round.h"
 #include "daemon/state.h"
@@ -48,8 +49,9 @@ struct collective_context {
     struct worlds *worlds;                      /* borrowed: groups over several hosts */
     struct warm *warm; /* owned list: engines without a group, see collective_hosts.h */
     struct collective_turns turns;
-    uint64_t piece_bytes;      /* a gather over hosts goes out in pieces of so much, or a weight */
-    struct collective *events; /* borrowed: groups that others have done something to */
+    uint64_t piece_bytes; /* a gather over hosts goes out in pieces of so much, or a weight */
+    struct collective *disturbed; /* borrowed: groups that others have done something to */
+    struct events *events;        /* borrowed: what operators are told; NULL: nobody is */
     bool serving, closing;
     uint64_t gathers, failed; /* totals since the daemon began */
     struct counters counters; /* and what they met */
@@ -195,9 +197,9 @@ struct collective_engine {
 };
 void collective_engine(const struct group *group, struct collective_engine *ret_engine);
 
-/* What the group's gathers met since it was made; NULL: it is counted with all that have no name.
- */
+/* What the group's gathers met since it was made, and whether metrics show it under its name. */
 const struct counters_group *collective_counters(const struct group *group);
+bool collective_is_listed(const struct group *group);
 
 /* Collectives that have ended well in this generation. */
 uint64_t collective_completed(const struct group *group);

@@ -181,8 +181,8 @@ static void tell_hosts(
 }
 
 /*
- * With the rank that it came from, where it was one. A rank that leaves when nothing is open is how a
- * training run ends: the group is broken for those that go on, but nothing is amiss.
+ * With the rank that it came from, where it was one. A rank that leaves when nothing is open is how
+ * a training run ends: the group is broken for those that go on, but nothing is amiss.
  */
 static void log_cause(const struct group *group, const struct round_cause *cause, bool at_rest)
 {
@@ -230,6 +230,7 @@ void collective_broken(void *context, const struct round_cause *cause)
     if (collective->hosts)
         tell_hosts(collective->hosts, cause, &group->cause);
     log_cause(group, cause, at_rest);
+    collective_tell_broken(collective, cause, at_rest);
     if (!at_rest)
         collective_count_failed(collective, cause->trouble);
     collective_break_linked(collective, cause->status, at_rest);

@@ -38,7 +38,6 @@ int collective_count_init(struct collective *collective)
     collective->listed = counters->listed < COUNTERS_MAX_GROUPS;
     counters->listed += collective->listed;
     counters->has_unlisted = counters->has_unlisted || !collective->listed;
-    collective->counters = collective->listed ? &collective->own_counters : &counters->other;
     return F8_OK;
 }
 
@@ -51,8 +50,21 @@ void collective_count_done(struct collective *collective)
 
 const struct counters_group *collective_counters(const struct group *group)
 {
-    return group->collective->listed ? &group->collective->own_counters : NULL;
+    return &group->collective->counters;
 }
+
+bool collective_is_listed(const struct group *group)
+{
+    return group->collective->listed;
+}
+
+/* Adds to what the group has met, and, if it has no name in metrics, to what all such have. */
+#define COUNT(collective, field, count)                                                            \
+    do {                                                                                           \
+        (collective)->counters.field += (count);                                                   \
+        if (!(collective)->listed)                                                                 \
+            (collective)->context->counters.other.field += (count);                                \
+    } while (0)
 
 void collective_count_restart(struct collective *collective)
 {
@@ -110,17 +122,19 @@ int collective_ask_round(
     return status;
 }
 
-void collective_count_met(
-    struct collective *collective, const struct f8k_counts *counts, bool stale)
+void collective_count_met(struct collective *collective, struct findings *findings, uint32_t weight,
+    const struct f8k_counts *counts, bool stale)
 {
     struct counters *all = &collective->context->counters;
-    struct counters_group *group = collective->counters;
+    if (!counts->saturated && !counts->nan && !stale)
+        return;
     all->saturated += counts->saturated;
     all->nan += counts->nan;
     all->stale += stale;
-    group->saturated += counts->saturated;
-    group->nan += counts->nan;
-    group->stale += stale;
+    COUNT(collective, saturated, counts->saturated);
+    COUNT(collective, nan, counts->nan);
+    COUNT(collective, stale, stale);
+    collective_note(collective, findings, weight, counts, stale);
 }
 
 void collective_count_gather(struct collective *collective)
@@ -131,11 +145,11 @@ void collective_count_gather(struct collective *collective)
         const struct weight *weight = &collective->group->list->weights[w];
         uint64_t bytes = weight_wire_bytes(weight);
         all->bytes[counters_wire(weight->wire)] += bytes;
-        collective->counters->bytes += bytes;
+        COUNT(collective, bytes, bytes);
     }
     collective->group->gathers++;
     collective->context->gathers++;
-    collective->counters->gathers++;
+    COUNT(collective, gathers, 1);
     struct asked *asked =
         collective->times->capacity ? at(collective->times, run->round.number) : NULL;
     if (!asked || asked->number != run->round.number)
@@ -156,5 +170,5 @@ void collective_count_failed(struct collective *collective, enum round_trouble t
     };
     collective->context->failed++;
     collective->context->counters.failed[causes[trouble]]++;
-    collective->counters->failed++;
+    COUNT(collective, failed, 1);
 }

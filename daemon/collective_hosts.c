@@ -224,8 +224,11 @@ static void finish(struct hosts *hosts, int status, const struct reason *reason)
     /* What runs here may still come to the engine, where it would wait for them. */
     for (uint32_t h = 0; h < hosts->num_hosts; h++)
         hosts->all[h].lost = h != hosts->here;
-    if (hosts_formed(hosts) && world_root(hosts->world) < hosts->num_hosts)
-        append_ranks(hosts, &hosts->over, world_host(hosts->world, world_root(hosts->world)));
+    if (hosts_formed(hosts) && world_root(hosts->world) < hosts->num_hosts) {
+        const struct world_host *root = world_host(hosts->world, world_root(hosts->world));
+        append_ranks(hosts, &hosts->over, root);
+        collective_tell_host_lost(hosts, root, &hosts->over);
+    }
     if (!collective) {
         end_if_idle(hosts);
         return;
@@ -277,6 +280,8 @@ static void lost(struct world *world, uint32_t host, bool in_order, const struct
         return;
     hosts->all[host].lost = true;
     append_ranks(hosts, &reason, world_host(world, host));
+    if (!in_order)
+        collective_tell_host_lost(hosts, world_host(world, host), &reason);
     if (hosts->over.text[0] == '\0')
         hosts->over = reason;
     if (!hosts->collective) {

@@ -67,13 +67,14 @@ void collective_spare_landed(struct landed *landed)
 }
 
 /* What casts met since the last landing: the devices only give totals. */
-static void take_counts(struct group *group, uint32_t weight, const struct f8k_counts *total)
+static void take_counts(
+    struct group *group, uint32_t weight, const struct f8k_counts *total, struct findings *findings)
 {
     struct f8k_counts *seen = &group->arena_counts[weight];
     struct f8k_counts since = {
         .saturated = total->saturated - seen->saturated, .nan = total->nan - seen->nan};
     scaling_counted(&group->scalings[weight], &since);
-    collective_count_met(group->collective, &since, false);
+    collective_count_met(group->collective, findings, weight, &since, false);
     *seen = *total;
 }
 
@@ -132,12 +133,16 @@ static void results_landed(struct backend_landing *landing, int status)
     struct landed *landed = landing->owner;
     struct collective *collective = landed->collective;
     struct group *group = collective->group;
+    struct findings findings = {0};
     for (uint32_t i = 0; i < landing->count && status == F8_OK; i++) {
         take_landed_weight(
             collective, landing->first + i, landed->kinds[i], landed_amax(landed, i));
         if (landed->counts)
-            take_counts(group, landing->first + i, &landing->counts[i]);
+            take_counts(group, landing->first + i, &landing->counts[i], &findings);
     }
+    if (landed->counts && landing->count > 0 && status == F8_OK)
+        collective_tell_findings(
+            collective, group->list->weights[landing->first].bucket, &findings);
     collective->device->open--;
     if (status < 0)
         break_group(collective, status, &landing->reason);

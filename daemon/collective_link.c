@@ -15,7 +15,7 @@ void collective_wake(struct collective *collective)
         return;
     collective->queued = true;
     collective->next_event = NULL;
-    struct collective **link = &context->events;
+    struct collective **link = &context->disturbed;
     while (*link)
         link = &(*link)->next_event;
     *link = collective;
@@ -23,7 +23,7 @@ void collective_wake(struct collective *collective)
 
 void collective_dequeue(struct collective *collective)
 {
-    struct collective **link = &collective->context->events;
+    struct collective **link = &collective->context->disturbed;
     while (*link && *link != collective)
         link = &(*link)->next_event;
     if (*link)
@@ -90,8 +90,8 @@ void collective_serve_events(struct collective_context *context)
     if (context->serving)
         return;
     context->serving = true;
-    while (context->events) {
-        struct collective *collective = context->events;
+    while (context->disturbed) {
+        struct collective *collective = context->disturbed;
         collective_dequeue(collective);
         serve_event(collective);
     }

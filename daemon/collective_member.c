@@ -199,6 +199,7 @@ int collective_enter(struct member *member)
     member->seal = (struct member_seal){0};
     member_forget_versions(member);
     round_enter(collective->rounds, member->rank);
+    collective_tell_rank(member, F8_PROTO_EVENT_RANK_JOINED);
     if (collective->hosts) {
         hosts_entered(collective->hosts, member);
         collective_wake(collective); /* others may have entered before */
@@ -210,6 +211,7 @@ void collective_leave(struct member *member, bool died)
 {
     struct group *group = member->group;
     struct collective *collective = group->collective;
+    collective_tell_rank(member, died ? F8_PROTO_EVENT_RANK_DIED : F8_PROTO_EVENT_RANK_LEFT);
     if (member->generation == group->generation) {
         if (collective->hosts && collective->hosts->world)
             hosts_tell_gone(collective->hosts, member, died);

@@ -22,6 +22,7 @@ enum run_phase {
 struct asked_times;
 struct device_run;
 struct landed;
+struct told;
 
 /*
  * A rank's early part of a gather. Task i is for weight first + i of the bucket. Tasks are large
@@ -70,6 +71,15 @@ struct run {
     uint32_t max_tasks;
     struct backend_work work;
     struct backend_reserve reserve; /* for a seal */
+};
+
+/* What a gather's weights met that operators are told of. */
+struct findings {
+    double saturated; /* the largest part of a weight's elements, if over the threshold */
+    uint64_t nan;     /* the most elements of a weight */
+    uint64_t stale_version;
+    uint32_t num_saturating, num_stale;
+    uint32_t saturating, with_nan, stale; /* which weight: the worst, the first */
 };
 
 #define AMAX_NONE UINT32_MAX
@@ -127,11 +137,11 @@ struct collective {
     uint64_t mark;                 /* collectives below it are awaited as the daemon ends */
     uint64_t warned;           /* number of the last collective that was logged as slow, plus one */
     bool warned_stale;         /* in this generation */
+    struct told *told;         /* owned: by bucket, from the seal on */
     struct asked_times *times; /* owned: of open gathers */
-    struct counters_group own_counters; /* if it is listed */
-    struct counters_group *counters;    /* borrowed: its own, or the context's for all others */
-    bool listed;                        /* it has a name in the text of metrics */
-    bool dirty; /* places may hold other bytes than zeros where padding is */
+    struct counters_group counters;
+    bool listed; /* it has a name in the text of metrics */
+    bool dirty;  /* places may hold other bytes than zeros where padding is */
 };
 
 extern const struct round_ops collective_round_ops;
@@ -299,11 +309,28 @@ void collective_count_restart(struct collective *collective);
 /* round_ask, with the time taken. */
 int collective_ask_round(
     struct collective *collective, uint32_t rank, const struct round_request *request);
-/* What a gather met; that the run, a gather, has ended; that the generation broke. */
-void collective_count_met(
-    struct collective *collective, const struct f8k_counts *counts, bool stale);
+/* What a gather met, of which operators are told later; that the run, a gather, has ended; that the
+ * generation broke. */
+void collective_count_met(struct collective *collective, struct findings *findings, uint32_t weight,
+    const struct f8k_counts *counts, bool stale);
 void collective_count_gather(struct collective *collective);
 void collective_count_failed(struct collective *collective, enum round_trouble trouble);
+
+/* collective_tell.c: events for operators. */
+struct world_host;
+void collective_tell_rank(const struct member *member, enum f8_proto_event kind);
+void collective_tell_sealed(const struct group *group);
+void collective_tell_broken(
+    const struct collective *collective, const struct round_cause *cause, bool at_rest);
+void collective_tell_host_lost(
+    const struct hosts *hosts, const struct world_host *host, const struct reason *why);
+int collective_prepare_told(struct collective *collective);
+void collective_drop_told(struct collective *collective);
+/* Of a weight whose gather met anything; then, of its bucket. */
+void collective_note(const struct collective *collective, struct findings *findings,
+    uint32_t weight, const struct f8k_counts *counts, bool stale);
+void collective_tell_findings(
+    struct collective *collective, uint32_t bucket, const struct findings *findings);
 
 /* collective_early.c */
 bool collective_prepare(void *context, uint32_t rank, uint32_t bucket, uint32_t place);

@@ -77,6 +77,7 @@ static void complete_gather(struct collective *collective)
     uint8_t *scales = collective->device
                           ? NULL
                           : collective_run_place(collective, run->members[0]) + bucket->scales;
+    struct findings findings = {0};
     for (uint32_t i = 0; i < run->count; i++) {
         struct scaling *scaling = &group->scalings[run->first + i];
         const struct run_weight *result = &run->weights[run->first + i];
@@ -85,10 +86,11 @@ static void complete_gather(struct collective *collective)
         if (scales && group->list->weights[run->first + i].flavour == F8_PROTO_DELAYED)
             scaling_cast(scaling, result->amax);
         bool stale = scaling_gathered(scaling, result->version, &result->counts);
-        collective_count_met(collective, &result->counts, stale);
+        collective_count_met(collective, &findings, run->first + i, &result->counts, stale);
         if (stale)
             warn_stale(collective, run->first + i);
     }
+    collective_tell_findings(collective, run->round.bucket, &findings);
     collective_forget_early(collective, run->round.bucket);
     collective_count_gather(collective);
 }

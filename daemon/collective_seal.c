@@ -190,6 +190,8 @@ static int prepare(struct collective *collective)
     if (status == F8_OK)
         status = collective_prepare_earlies(collective);
     if (status == F8_OK)
+        status = collective_prepare_told(collective);
+    if (status == F8_OK)
         status = collective_prepare_device(collective);
     if (status == F8_OK && collective->hosts)
         status = hosts_reserve_versions(collective->hosts);
@@ -260,6 +262,8 @@ void collective_end_seal(struct collective *collective, int status)
     round_finished(collective->rounds, status);
     if (status == F8_OK) {
         trim(group);
+        if (group->state == GROUP_SEALED)
+            collective_tell_sealed(group);
         hand_over(collective);
     }
     collective_settle(collective);

@@ -48,6 +48,7 @@ struct config {
     uint32_t max_ranks;      /* of one group, on this host */
     uint32_t credit;         /* open requests of one connection */
     uint32_t max_rounds;     /* open collectives of one group */
+    uint32_t saturation_ppm; /* of a gathered weight's elements, past which an event tells */
     uint32_t max_states;     /* scaling states stored for one uid */
     uint64_t memory_per_uid; /* bytes: regions, arenas and stored states */
     uint64_t deadline_ms;    /* of a collective that names none */

@@ -27,6 +27,10 @@ const struct config_setting config_settings[] = {
         AT(deadline_ms), 1, 1 << 30},
     {"slow", "SECONDS", "after which a waiting collective is logged (default: 30)", KIND_SECONDS,
         true, AT(slow_ms), 1, 1 << 30},
+    {"saturation-warning", "N",
+        "saturated elements in a million of a gathered weight past which an event tells "
+        "(default: 1000)",
+        KIND_COUNT, true, AT(saturation_ppm), 0, 1000000},
     {"admin-group", "NAME", "whose members may inspect, besides root and the daemon's uid",
         KIND_GROUP, true, AT(admin_gid), 0, 0},
     {"max-connections", "N", "clients at once (default: 1024)", KIND_COUNT, true,
@@ -117,6 +121,7 @@ void config_set_defaults(struct config_draft *draft)
         .credit = 4096,
         .max_rounds = 4096,
         .max_states = 1024,
+        .saturation_ppm = 1000,
         .memory_per_uid = total_memory() / 5 * 4,
         .deadline_ms = 600000,
         .slow_ms = 30000,

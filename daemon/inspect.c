@@ -139,6 +139,15 @@ static uint32_t *grab_pids(struct page *page, const struct group *group)
     return pids;
 }
 
+static void fill_counters(F8__GroupInfo *info, const struct counters_group *counters)
+{
+    info->gathered_bytes = counters->bytes;
+    info->saturated = counters->saturated;
+    info->nan = counters->nan;
+    info->stale = counters->stale;
+    info->failed = counters->failed;
+}
+
 static void add_group(struct page *page, const struct group *group)
 {
     F8__GroupInfo *info = inspect_wants_row(page) ? inspect_grab(page, sizeof(*info)) : NULL;
@@ -162,6 +171,7 @@ static void add_group(struct page *page, const struct group *group)
     info->collectives = collective_completed(group);
     info->gathers = group->gathers;
     info->float8_bytes = group->float8_bytes;
+    fill_counters(info, collective_counters(group));
     inspect_group_hosts(page, group, info);
     if (inspect_group_devices(page, group, info))
         inspect_put_row(page, info, (void ***)&page->reply->groups, &page->reply->n_groups);

@@ -32,7 +32,7 @@ void metrics_find_groups(const struct metrics_source *source, struct metrics_gro
         for (const struct group *group = job->groups; group; group = group->next) {
             ret_groups->by_state[group->state]++;
             look_at_head(source, group, ret_groups);
-            if (collective_counters(group))
+            if (collective_is_listed(group))
                 ret_groups->listed[ret_groups->num_listed++] = group;
             else
                 ret_groups->other_arena_bytes += group->arena_bytes;

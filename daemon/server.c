@@ -43,6 +43,8 @@ static int set_up_rooms(struct server *server, const struct config *config)
     int status = backend_host_new(&server->loop, config->threads, &server->backend);
     if (status == F8_OK)
         status = worlds_new(&server->loop, config, &server->worlds);
+    if (status == F8_OK)
+        status = events_new(&server->loop, &server->events);
     if (status < 0)
         return status;
     session->registry = registry_new(config);
@@ -56,6 +58,7 @@ static int set_up_rooms(struct server *server, const struct config *config)
         .config = config,
         .listener = &session_listener,
         .worlds = server->worlds,
+        .events = server->events,
         .piece_bytes = PIECE_BYTES,
     };
     return session->registry ? conn_context_init(&server->conns, &server->loop, config, session)
@@ -201,6 +204,7 @@ static void take_down(struct server *server)
     (void)uv_run(&server->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&server->loop);
     worlds_free(server->worlds);
+    events_free(server->events);
     conn_context_done(&server->conns);
     registry_free(server->session.registry);
     lock_release(&server->lock);

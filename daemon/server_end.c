@@ -28,6 +28,7 @@ static void shut_down(struct server *server)
     listener_close(&server->listener);
     metrics_http_close(server->http);
     collective_context_close(&server->session.collective);
+    events_close(server->events);
     conn_close_all(&server->conns);
     worlds_close(server->worlds);
     server_let_signals_go(server);

@@ -39,6 +39,7 @@ struct server {
     struct state_store *states; /* owned */
     struct state_saver *saver;  /* owned */
     struct worlds *worlds;      /* owned */
+    struct events *events;      /* owned */
     struct metrics_http *http;  /* owned; NULL: metrics are not served over HTTP */
 };
 

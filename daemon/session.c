@@ -120,6 +120,7 @@ void session_free(struct session *session, bool died)
     session_leave_groups(session, died && !session->leaving);
     session_drop_regions(session);
     session_drop_device(session);
+    session_end_watch(session);
     forget_later(session);
     if (job)
         registry_leave_job(job);
@@ -243,7 +244,8 @@ static bool is_operators(F8__Request__BodyCase body)
     return body == F8__REQUEST__BODY_INSPECT || body == F8__REQUEST__BODY_IMPORT ||
            body == F8__REQUEST__BODY_METRICS || body == F8__REQUEST__BODY_RESET_AMAX ||
            body == F8__REQUEST__BODY_EVICT || body == F8__REQUEST__BODY_DRAIN ||
-           body == F8__REQUEST__BODY_LOG_LEVEL || body == F8__REQUEST__BODY_SNAPSHOT;
+           body == F8__REQUEST__BODY_LOG_LEVEL || body == F8__REQUEST__BODY_SNAPSHOT ||
+           body == F8__REQUEST__BODY_WATCH;
 }
 
 /* Who may ask: nothing but Hello before Hello, trainers and operators each their own. */
@@ -305,6 +307,7 @@ static session_handler *const handlers[] = {
     [F8__REQUEST__BODY_EVICT] = session_evict,
     [F8__REQUEST__BODY_DRAIN] = session_drain_asked,
     [F8__REQUEST__BODY_LOG_LEVEL] = session_log_level,
+    [F8__REQUEST__BODY_WATCH] = session_watch,
 };
 
 /* What nobody waits for is never answered, not even when it is refused. */

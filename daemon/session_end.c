@@ -12,6 +12,18 @@ struct drain_wait {
     struct later_reply later;
     struct drain_wait *next; /* owned: the context's list */
 };
+static void tell_operators(struct session_context *context)
+{
+    struct reason first, text = {.text = "f8gatherd was told to end"};
+    uint32_t open = session_open_groups(context, &first);
+    if (open > 0)
+        reason_append(
+            &text, ": it waits for collectives of %u groups, of %.300s for one", open, first.text);
+    struct events *events = context->collective.events;
+    events_tell(
+        events, &(struct event){.kind = F8_PROTO_EVENT_DRAIN, .value = open, .text = text.text});
+    events_answer_all(events);
+}
 
 void session_drain(struct session_context *context)
 {
@@ -19,6 +31,7 @@ void session_drain(struct session_context *context)
     for (struct job *job = registry_jobs(context->registry); job; job = job->next)
         for (struct group *group = job->groups; group; group = group->next)
             collective_mark(group);
+    tell_operators(context);
 }
 
 int session_await_end(struct session *session, uint64_t id, struct reason *reason)

@@ -3,8 +3,8 @@
  * What the files of the session share: session.c (greeting, dispatch, replies), session_join.c
  * (groups), session_register.c (regions and weights), session_device.c (devices),
  * session_collective.c (collectives), session_hosts.c (other hosts), session_state.c (export,
- * import), session_metrics.c and inspect.c (what operators see), session_admin.c and
- * session_reset.c (what they do).
+ * import), session_metrics.c, session_watch.c and inspect.c (what operators see), session_admin.c
+ * and session_reset.c (what they do).
  */
 #ifndef F8_DAEMON_SESSION_PRIVATE_H
 #define F8_DAEMON_SESSION_PRIVATE_H
@@ -40,6 +40,7 @@ struct session {
     bool adds_device;             /* it has asked for its device, which is not there yet */
     struct device_chunks *chunks; /* owned: of a region that comes in several packets */
     struct later_reply *later;    /* borrowed list: who waits frees it */
+    struct session_watch *watch;  /* owned: an operator's; NULL: it never asked for events */
     /* A join that waits until a broken group is drained. */
     struct group *waits_for;      /* borrowed: until it is drained; NULL: no such join */
     struct session *next_waiting; /* borrowed: the group's list */
@@ -72,6 +73,7 @@ struct answer {
         F8__EvictReply evict;
         F8__DrainReply drain;
         F8__LogLevelReply log_level;
+        F8__WatchReply watch;
     } body;
     struct reason reason;
     int fd;        /* borrowed; -1: none */
@@ -154,6 +156,10 @@ int session_await_end(struct session *session, uint64_t id, struct reason *reaso
 
 /* session_reset.c */
 session_handler session_reset_amax;
+
+/* session_watch.c */
+session_handler session_watch;
+void session_end_watch(struct session *session);
 
 /* inspect.c */
 session_handler session_inspect;

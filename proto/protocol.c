@@ -153,6 +153,33 @@ const char *f8_proto_history_name(uint32_t algorithm)
     return algorithm < sizeof(names) / sizeof(names[0]) ? names[algorithm] : NULL;
 }
 
+static const struct {
+    uint32_t number;
+    const char *name;
+} events[] = {
+#define EVENT_ROW(name, number, text) {number, text},
+    F8_PROTO_EVENT_LIST(EVENT_ROW)
+#undef EVENT_ROW
+};
+
+#define NUM_EVENTS (sizeof(events) / sizeof(events[0]))
+
+const char *f8_proto_event_name(uint32_t event)
+{
+    for (size_t i = 0; i < NUM_EVENTS; i++)
+        if (events[i].number == event)
+            return events[i].name;
+    return NULL;
+}
+
+uint32_t f8_proto_event_of(const char *name)
+{
+    for (size_t i = 0; i < NUM_EVENTS; i++)
+        if (strcmp(events[i].name, name) == 0)
+            return events[i].number;
+    return 0;
+}
+
 const char *f8_proto_wire_name(uint32_t wire)
 {
     switch (wire) {

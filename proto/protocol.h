@@ -166,6 +166,38 @@ enum f8_proto_wire {
     F8_PROTO_WIRE_E5M2 = 18,
 };
 
+/*
+ * What the daemon tells of as events: X(NAME, number, "name"), and what the value of each is. The
+ * numbers are on the wire.
+ */
+#define F8_PROTO_EVENT_LIST(X)                                                                     \
+    X(RANK_JOINED, 1, "rank-joined")          /* the generation */                                 \
+    X(RANK_LEFT, 2, "rank-left")              /* in good order; the generation */                  \
+    X(RANK_DIED, 3, "rank-died")              /* the generation */                                 \
+    X(GROUP_SEALED, 4, "group-sealed")        /* weights */                                        \
+    X(GROUP_BROKEN, 5, "group-broken")        /* with nothing open: the collective to come */      \
+    X(ROUND_FAILED, 6, "round-failed")        /* the collective; its group is broken */            \
+    X(SATURATION, 7, "saturation")            /* the part of the weight's elements, 0 to 1 */      \
+    X(STALE_SCALE, 8, "stale-scale")          /* weights of the bucket */                          \
+    X(NAN_FOUND, 9, "nan-found")              /* elements of the weight */                         \
+    X(HOST_LOST, 10, "host-lost")             /* ranks that were there */                          \
+    X(SNAPSHOT, 11, "snapshot")               /* bytes written */                                  \
+    X(SNAPSHOT_FAILED, 12, "snapshot-failed") /* 0 */                                              \
+    X(DRAIN, 13, "drain")                     /* groups that are waited for */
+
+enum f8_proto_event {
+#define F8_PROTO_EVENT_ENUM(name, number, text) F8_PROTO_EVENT_##name = number,
+    F8_PROTO_EVENT_LIST(F8_PROTO_EVENT_ENUM)
+#undef F8_PROTO_EVENT_ENUM
+};
+
+/* The name of a kind of event, NULL for no such number; and back, 0 for no such name. */
+const char *f8_proto_event_name(uint32_t event);
+uint32_t f8_proto_event_of(const char *name);
+
+/* As Watch.after: none of those that there are. */
+#define F8_PROTO_FROM_NOW UINT64_MAX
+
 /* Bytes of a source element; 0 for no dtype. */
 uint32_t f8_proto_dtype_size(uint32_t dtype);
 

@@ -1,20 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a scraper of metrics at 10 Hz costs a running gather, for people; no test. Slices with the
- * scraper and without alternate in one run, and so do pairs of slices that are both without, which
- * say how much of a ratio is the machine's own noise. And the daemon's processor time for a scrape,
- * by the kernel's books, which other processes do not move. Starts its own daemon.
+ * What readers at 10 Hz cost a running gather, for people; no test: a scraper of metrics, f8ctl
+ * top, and both. Slices with a reader and without alternate in one run, and so do pairs of slices
+ * that are both without, which say how much of a ratio is the machine's own noise. And the daemon's
+ * processor time for what a reader asks, by the kernel's books, which other processes do not move.
+ * Starts its own daemon.
  */
 #include <check.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,13 +32,20 @@
 #define PERIOD_NS 100000000 /* 10 Hz */
 #define SLICE_S   0.4
 #define PAIRS     61
-#define SCRAPES   100 /* of an idle daemon */
+#define TIMES     100 /* that a reader asks an idle daemon */
 
 #define GET_METRICS "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+
+enum {
+    SCRAPER = 1,
+    TOP = 2,
+};
 
 static char path[64];
 static atomic_bool reading, over;
 static atomic_uint scrapes;
+static pid_t top_pid;
+static int top_output; /* a memfd: a line a frame */
 
 static void must(bool right, const char *what)
 {
@@ -94,28 +108,60 @@ static void *scraper(void *unused)
     return unused;
 }
 
+/* f8ctl top in a pipe, so many frames, or without end. It dies with us. */
+static pid_t start_top(const char *socket, const char *frames)
+{
+    const char *arguments[] = {"f8ctl", "--socket", socket, "--json", "top", "--interval", "0.1",
+        frames ? "--count" : NULL, frames, NULL};
+    pid_t pid = fork();
+    must(pid >= 0, "fork");
+    if (pid > 0)
+        return pid;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)dup2(top_output, STDOUT_FILENO);
+    (void)execv(F8_TEST_CTL, (char *const *)arguments);
+    _exit(127);
+}
+
+static unsigned count_frames(void)
+{
+    char bytes[4096];
+    unsigned frames = 0;
+    off_t at = 0;
+    for (ssize_t n; (n = pread(top_output, bytes, sizeof(bytes), at)) > 0; at += n)
+        for (ssize_t i = 0; i < n; i++)
+            frames += bytes[i] == '\n';
+    return frames;
+}
+
+static void set_readers(unsigned readers)
+{
+    atomic_store(&reading, readers & SCRAPER);
+    must(kill(top_pid, readers & TOP ? SIGCONT : SIGSTOP) == 0, "kill");
+}
+
 /* Seconds of a step, over a slice. */
-static double slice(struct toy_rank *toy, bool with_scraper)
+static double slice(struct toy_rank *toy, unsigned readers)
 {
     int steps = 0;
-    atomic_store(&reading, with_scraper);
+    set_readers(readers);
     double begin = now();
     do
         must(toy_rank_gathers(toy) == 0, "gathers");
     while (steps++, now() - begin < SLICE_S);
     double seconds = (now() - begin) / steps;
-    atomic_store(&reading, false);
+    set_readers(0);
     return seconds;
 }
 
-/* The median of the ratios of two slices, the first with the scraper or without. Which comes first
+/* The median of the ratios of two slices, the first with the readers, if any. Which comes first
  * changes from pair to pair. */
-static double ratio(struct toy_rank *toy, bool with_scraper, double *ret_seconds)
+static double ratio(struct toy_rank *toy, unsigned readers, double *ret_seconds)
 {
     double ratios[PAIRS], plain[PAIRS];
     for (int i = 0; i < PAIRS; i++) {
-        double first = slice(toy, with_scraper && i % 2 == 0);
-        double second = slice(toy, with_scraper && i % 2 == 1);
+        double first = slice(toy, i % 2 == 0 ? readers : 0);
+        double second = slice(toy, i % 2 == 1 ? readers : 0);
         plain[i] = i % 2 == 0 ? second : first;
         ratios[i] = (i % 2 == 0 ? first : second) / plain[i];
     }
@@ -140,13 +186,35 @@ static void report_idle(const struct test_daemon *daemon)
     const struct timespec period = {.tv_nsec = PERIOD_NS};
     size_t bytes = scrape();
     uint64_t before = loop_ns(daemon);
-    for (int i = 0; i < SCRAPES; i++) {
+    for (int i = 0; i < TIMES; i++) {
         (void)scrape();
         (void)nanosleep(&period, NULL);
     }
-    double ns = (double)(loop_ns(daemon) - before) / SCRAPES;
+    double ns = (double)(loop_ns(daemon) - before) / TIMES;
     printf("a scrape of %zu bytes: %.0f us of the loop, so %.2f %% of it at 10 Hz\n", bytes,
         ns / 1e3, ns * 10 / 1e9 * 100);
+}
+
+static void report_idle_top(const struct test_daemon *daemon)
+{
+    int status;
+    uint64_t before = loop_ns(daemon);
+    pid_t pid = start_top(daemon->socket, "100");
+    must(waitpid(pid, &status, 0) == pid && status == 0, "f8ctl top");
+    double ns = (double)(loop_ns(daemon) - before) / TIMES;
+    printf("a frame of f8ctl top: %.0f us of the loop, so %.2f %% of it at 10 Hz\n", ns / 1e3,
+        ns * 10 / 1e9 * 100);
+}
+
+static void report(struct toy_rank *toy, unsigned readers, const char *what)
+{
+    double plain;
+    unsigned scraped = atomic_load(&scrapes), drawn = count_frames();
+    double with = ratio(toy, readers, &plain);
+    printf("%s: %.4f of the %.2f ms that 16 gathers of 8 weights of 256 KiB take without (%u "
+           "scrapes, %u frames, %d pairs of %.1f s)\n",
+        what, with, 1e3 * plain, atomic_load(&scrapes) - scraped, count_frames() - drawn, PAIRS,
+        SLICE_S);
 }
 
 static void measure(const struct test_daemon *daemon)
@@ -161,20 +229,19 @@ static void measure(const struct test_daemon *daemon)
         .flavour = F8_STATIC};
     struct toy_rank toy;
     pthread_t thread;
-    double plain, unused;
     must(toy_rank_join(&toy, &job, 0) == 0 && toy_rank_seal(&toy) == 0, "rank");
     report_idle(daemon);
+    report_idle_top(daemon);
     must(pthread_create(&thread, NULL, scraper, NULL) == 0, "thread");
-    (void)slice(&toy, false); /* to warm up */
-    atomic_store(&scrapes, 0);
-    double with = ratio(&toy, true, &plain);
-    unsigned count = atomic_load(&scrapes);
-    double without = ratio(&toy, false, &unused);
+    top_pid = start_top(daemon->socket, NULL);
+    (void)slice(&toy, 0); /* to warm up */
+    report(&toy, TOP, "f8ctl top at 10 Hz");
+    report(&toy, SCRAPER, "a scraper at 10 Hz");
+    report(&toy, TOP | SCRAPER, "both");
+    report(&toy, 0, "nobody in either slice");
     atomic_store(&over, true);
     must(pthread_join(thread, NULL) == 0, "join");
-    printf("16 gathers of 8 weights of 256 KiB: %.2f ms; with a scraper at 10 Hz %.4f of that (%u "
-           "scrapes, %d pairs of %.1f s), without one in either slice %.4f\n",
-        1e3 * plain, with, count, PAIRS, SLICE_S, without);
+    must(kill(top_pid, SIGKILL) == 0 && waitpid(top_pid, NULL, 0) == top_pid, "f8ctl top");
     toy_rank_close(&toy);
 }
 
@@ -186,6 +253,8 @@ START_TEST(bench)
     const char *arguments[] = {"--metrics", path, "--cuda", "off", NULL};
     must(mkdtemp(folder) != NULL, "mkdtemp");
     (void)snprintf(path, sizeof(path), "%s/metrics", folder);
+    top_output = memfd_create("frames", MFD_CLOEXEC);
+    must(top_output >= 0, "memfd_create");
     test_daemon_start(&daemon, arguments);
     measure(&daemon);
     test_daemon_stop(&daemon);
@@ -197,7 +266,7 @@ int main(void)
 {
     Suite *suite = suite_create("metrics");
     TCase *tcase = tcase_create("bench");
-    tcase_set_timeout(tcase, 600);
+    tcase_set_timeout(tcase, 1800);
     tcase_add_test(tcase, bench);
     suite_add_tcase(suite, tcase);
     return run_cases_unforked(suite);

@@ -37,8 +37,8 @@ link_fault(break_not_told_upwards collective_link "linked groups break together"
 
 link_fault(break_left_in_queue collective_link
     "what one group does to another is done in the same event"
-    [[    while (context->events) {]]
-    [[    if (context->events) {]])
+    [[    while (context->disturbed) {]]
+    [[    if (context->disturbed) {]])
 
 link_fault(post_not_withdrawn collective_early
     "a gather waits for others exactly while its amaxes are posted"

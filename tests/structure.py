@@ -27,7 +27,7 @@ ALLOWED = {
     "proto": "",
     "kernels": "status",
     "daemon/main": "open server",
-    "daemon/server": "open listener lock service conn backend state world kernels metrics",
+    "daemon/server": "open listener lock service conn backend state world kernels metrics events",
     "daemon/listener": "open",
     "daemon/lock": "open",
     "daemon/service": "open",
@@ -35,11 +35,14 @@ ALLOWED = {
     "daemon/peer": "open",
     "daemon/outq": "open",
     "daemon/unpack": "open",
-    "daemon/session": "open registry collective state kernels backend region device world metrics",
+    "daemon/session":
+        "open registry collective state kernels backend region device world metrics events",
     "daemon/collective":
-        "open registry round scaling history state backend arena region device world fabric counters",
+        "open registry round scaling history state backend arena region device world fabric counters "
+        "events",
     "daemon/metrics": "open registry collective state kernels world counters",
     "daemon/counters": "proto",
+    "daemon/events": "open",
     "daemon/state": "open scaling weights",
     "daemon/registry": "open weights scaling history region arena device backend",
     "daemon/device": "open backend",

@@ -28,6 +28,7 @@ extern const struct columns columns_rounds;
 extern const struct columns columns_hosts;
 extern const struct columns columns_stats;
 extern const struct columns columns_times;
+extern const struct columns columns_top; /* of top.h's weights */
 
 /* A row of columns_devices: a device and the daemon's number of it. */
 struct device_row {

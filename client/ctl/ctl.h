@@ -39,9 +39,13 @@ struct ctl {
     const char *html;   /* of report; NULL: none */
     unsigned int given; /* of enum ctl_takes: the flags of single commands that are there */
     uint32_t uid;
-    uint32_t top, last; /* 0: all */
-    const char *peer;   /* of doctor; NULL: none */
-    const char *format; /* of export: "binary" or "json"; NULL: binary */
+    uint32_t top, last;   /* 0: all */
+    const char *peer;     /* of doctor; NULL: none */
+    const char *format;   /* of export: "binary" or "json"; NULL: binary */
+    uint64_t since;       /* sequence of an event */
+    uint32_t events;      /* bit k: f8_proto_event k; 0: all */
+    uint32_t count;       /* of events or frames; 0: without end */
+    uint32_t interval_ms; /* between two frames */
     int timeout_ms;
     bool timeout_given;
     struct channel *channel; /* owned: by main; NULL while a CTL_ALONE has opened none */
@@ -65,6 +69,10 @@ enum ctl_takes {
     CTL_TAKES_OVER = 1 << 23,
     CTL_TAKES_HTML = 1 << 24,
     CTL_TAKES_FORMAT = 1 << 25,
+    CTL_TAKES_EVENTS = 1 << 10, /* it and the next: streams of events */
+    CTL_TAKES_SINCE = 1 << 11,
+    CTL_TAKES_COUNT = 1 << 12,
+    CTL_TAKES_INTERVAL = 1 << 13,
     CTL_ALONE = 1 << 30, /* it connects by itself, if at all */
 };
 
@@ -73,8 +81,8 @@ enum ctl_takes {
 
 /*
  * X(name, "ARGUMENTS" or NULL, &columns that --sort may name or NULL, what it takes, "help"): the
- * commands; an argument in brackets may be left out. Each is command_NAME, of views.c or of a file of
- * its own, takes the connected ctl, prints, and returns an exit status.
+ * commands; an argument in brackets may be left out. Each is command_NAME, of views.c or of a file
+ * of its own, takes the connected ctl, prints, and returns an exit status.
  */
 #define CTL_COMMANDS(X)                                                                            \
     X(status, NULL, NULL, 0, "what the daemon is, and what it holds")                              \
@@ -106,6 +114,12 @@ enum ctl_takes {
         "all of it at once: --html FILE, a page that needs nothing else")                          \
     X(completion, "SHELL", NULL, CTL_ALONE,                                                        \
         "the script by which bash, zsh or fish completes words")                                   \
+    X(top, NULL, &columns_top, CTL_TAKES_INTERVAL | CTL_TAKES_COUNT,                               \
+        "live: rates of groups and weights, and what waits; q ends it")                            \
+    X(watch, NULL, NULL, CTL_TAKES_EVENTS | CTL_TAKES_SINCE | CTL_TAKES_COUNT,                     \
+        "events as they happen, a line each")                                                      \
+    X(monitor, NULL, NULL, CTL_TAKES_EVENTS | CTL_TAKES_SINCE | CTL_TAKES_COUNT,                   \
+        "the same as JSON, one object a line")                                                     \
     X(ping, NULL, NULL, 0, "whether the daemon answers, and how fast")                             \
     X(version, NULL, NULL, 0, "the versions of f8ctl and of the daemon")
 
@@ -143,6 +157,11 @@ int ctl_ask(struct ctl *ctl, F8__Request *request, int memfd, struct channel_rep
  */
 int ctl_ask_body(
     struct ctl *ctl, F8__Request *request, F8__Reply__BodyCase body, F8__Reply **ret_reply);
+/* Values of flags, into ctl: 0, or -1 after standard error has said what is wrong. options_live.c
+ */
+int ctl_take_events(const char *text, struct ctl *ctl);
+int ctl_take_since(const char *text, struct ctl *ctl);
+int ctl_take_interval(const char *text, struct ctl *ctl);
 
 /* A name as a glob that matches nothing else; owned by the caller. NULL if memory is out. */
 char *ctl_escaped(const char *name);

@@ -29,7 +29,7 @@ static int run(struct ctl *ctl, const struct command *command)
 
 int main(int argc, char **argv)
 {
-    struct ctl ctl = {.timeout_ms = 10000, .uid = geteuid()};
+    struct ctl ctl = {.timeout_ms = 10000, .interval_ms = 1000, .uid = geteuid()};
     int result;
     const struct command *command = options_read(argc, argv, &ctl, &result);
 

@@ -32,7 +32,8 @@
     X(OVER, "over", "SECONDS", CTL_TAKES_OVER,                                                     \
         "stats: rates and times of so long from now on, not of all time")                          \
     X(HTML, "html", "FILE", CTL_TAKES_HTML, "report: the page to write; - is standard output")     \
-    X(UID, "uid", "UID", CTL_TAKES_UID, "evict, export, import: whose job it is (default: your own)")     \
+    X(UID, "uid", "UID", CTL_TAKES_UID,                                                            \
+        "evict, export, import: whose job it is (default: your own)")                              \
     X(FORCE, "force", NULL, CTL_TAKES_FORCE, "export, --svg, --html: replace FILE if it is there") \
     X(FORMAT, "format", "FORM", CTL_TAKES_FORMAT, "export: binary (the default) or json")          \
     X(WEIGHTS, "weights", NULL, CTL_TAKES_WEIGHTS, "metrics: those of each weight too")            \
@@ -41,6 +42,13 @@
     X(CANCEL, "cancel", NULL, CTL_TAKES_CANCEL, "drain: call it off")                              \
     X(PEER, "peer", "HOST", CTL_TAKES_PEER,                                                        \
         "doctor: a name or address; or new, or the id that new printed on the other host")         \
+    X(EVENTS, "events", "LIST", CTL_TAKES_EVENTS,                                                  \
+        "watch, monitor: only these, such as rank-died,round-failed")                              \
+    X(SINCE, "since", "SEQUENCE", CTL_TAKES_SINCE,                                                 \
+        "watch, monitor: from after this event on; 0: from the oldest that is kept")               \
+    X(COUNT, "count", "N", CTL_TAKES_COUNT, "watch, monitor, top: end after N events or frames")   \
+    X(INTERVAL, "interval", "SECONDS", CTL_TAKES_INTERVAL,                                         \
+        "top: between two frames (default 1, least 0.1)")                                          \
     X(TIMEOUT, "timeout", "SECONDS", 0,                                                            \
         "how long to wait for an answer (default 10; a peer's: 300)")                              \
     X(JSON, "json", NULL, 0, "print one JSON object")                                              \
@@ -157,6 +165,14 @@ static int take_special(int id, struct ctl *ctl)
     case OPTION_SVG:
         ctl->svg = optarg;
         return 0;
+    case OPTION_EVENTS:
+        return ctl_take_events(optarg, ctl);
+    case OPTION_SINCE:
+        return ctl_take_since(optarg, ctl);
+    case OPTION_COUNT:
+        return take_number("count", optarg, 1, &ctl->count);
+    case OPTION_INTERVAL:
+        return ctl_take_interval(optarg, ctl);
     case OPTION_PEER:
         ctl->peer = optarg;
         return 0;

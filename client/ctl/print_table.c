@@ -38,37 +38,44 @@ static size_t width_of(const struct table_column *column, const void *const *row
 }
 
 /* The text in its width; nothing is padded behind the last one of a line. */
-static void print_cell(const char *text, size_t width, bool right, bool last, enum colour colour)
+static void print_cell(
+    FILE *to, const char *text, size_t width, bool right, bool last, enum colour colour)
 {
     size_t length = length_of(text);
     int padding = width > length ? (int)(width - length) : 0;
 
-    printf("%*s%s%s%s%*s%s", right ? padding : 0, "", colour_begin(stdout, colour), text,
+    fprintf(to, "%*s%s%s%s%*s%s", right ? padding : 0, "", colour_begin(stdout, colour), text,
         colour_end(stdout, colour), right || last ? 0 : padding, "", last ? "\n" : "  ");
 }
 
 void table_print(const struct table_column *columns, size_t num_columns, const void *const *rows,
     size_t num_rows)
 {
+    table_print_to(stdout, columns, num_columns, rows, num_rows);
+}
+
+void table_print_to(FILE *to, const struct table_column *columns, size_t num_columns,
+    const void *const *rows, size_t num_rows)
+{
     size_t widths[32];
     char cell[TABLE_MAX_CELL];
 
     for (size_t c = 0; c < num_columns; c++) {
         widths[c] = width_of(&columns[c], rows, num_rows);
-        print_cell(
-            columns[c].title, widths[c], columns[c].right, c + 1 == num_columns, COLOUR_HEADING);
+        print_cell(to, columns[c].title, widths[c], columns[c].right, c + 1 == num_columns,
+            COLOUR_HEADING);
     }
     for (size_t i = 0; i < num_rows; i++) {
         for (size_t c = 0; c < num_columns; c++) {
             bool red = columns[c].alarming != NULL && columns[c].alarming(rows[i]);
             cell[0] = '\0';
             columns[c].text(rows[i], cell);
-            print_cell(cell, widths[c], columns[c].right, c + 1 == num_columns,
+            print_cell(to, cell, widths[c], columns[c].right, c + 1 == num_columns,
                 red ? COLOUR_ALARM : COLOUR_NONE);
         }
     }
     if (num_rows == 0) {
-        printf("(none)\n");
+        fprintf(to, "(none)\n");
     }
 }
 
@@ -86,8 +93,8 @@ void table_print_record(const struct table_column *columns, size_t num_columns, 
         bool red = columns[c].alarming != NULL && columns[c].alarming(row);
         cell[0] = '\0';
         columns[c].text(row, cell);
-        print_cell(columns[c].title, width, false, false, COLOUR_HEADING);
-        print_cell(cell, 0, false, true, red ? COLOUR_ALARM : COLOUR_NONE);
+        print_cell(stdout, columns[c].title, width, false, false, COLOUR_HEADING);
+        print_cell(stdout, cell, 0, false, true, red ? COLOUR_ALARM : COLOUR_NONE);
     }
 }
 

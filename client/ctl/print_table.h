@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* Longest text of a cell. */
 #define TABLE_MAX_CELL 4096
@@ -26,6 +27,10 @@ struct table_column {
 /* One line a row under the headings; "(none)" if there are none. */
 void table_print(const struct table_column *columns, size_t num_columns, const void *const *rows,
     size_t num_rows);
+
+/* The same to another stream, which gets colours as standard output would. */
+void table_print_to(FILE *to, const struct table_column *columns, size_t num_columns,
+    const void *const *rows, size_t num_rows);
 
 /* One line a column: heading and value of one row. */
 void table_print_record(const struct table_column *columns, size_t num_columns, const void *row);

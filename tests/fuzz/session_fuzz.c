@@ -155,6 +155,7 @@ static void open_stage(struct stage *stage)
         .listener = &session_listener};
     check(worlds_new(&stage->loop, &stage->config, &stage->context.collective.worlds) == 0,
         "no worlds");
+    check(events_new(&stage->loop, &stage->context.collective.events) == 0, "no events");
     device_backend_shuffle(stage->context.collective.cuda, 5);
     open_states(stage);
     for (unsigned p = 0; p < FUZZ_CLIENTS; p++)
@@ -189,6 +190,7 @@ static void close_stage(struct stage *stage)
     for (unsigned p = 0; p < FUZZ_CLIENTS; p++)
         close_player(&stage->players[p], p % 2);
     worlds_close(stage->context.collective.worlds);
+    events_close(stage->context.collective.events);
     drain(stage);
     (void)uv_run(&stage->loop, UV_RUN_DEFAULT); /* hangs if a timer is left */
     registry_count(stage->context.registry, &totals);
@@ -200,6 +202,7 @@ static void close_stage(struct stage *stage)
     backend_free(stage->context.collective.cuda);
     registry_free(stage->context.registry);
     worlds_free(stage->context.collective.worlds);
+    events_free(stage->context.collective.events);
     close_states(stage);
     unpack_done(&stage->unpack);
     check(uv_loop_close(&stage->loop) == 0, "a handle is left");

@@ -203,6 +203,19 @@ static void put_step(struct script *script)
     put_whole(script, F8__REQUEST__BODY_SYNC, MESH);
 }
 
+/* Answered at once: nothing here waits for the clock. */
+static void put_watch(struct script *script)
+{
+    F8__Watch watch = F8__WATCH__INIT;
+    uint32_t kinds[] = {F8_PROTO_EVENT_RANK_JOINED, F8_PROTO_EVENT_ROUND_FAILED};
+    watch.job = (char *)"*";
+    watch.kinds = kinds;
+    watch.n_kinds = 2;
+    watch.after = 1;
+    watch.max = 2;
+    PUT(script, 2, FUZZ_NO_FD, F8__REQUEST__BODY_WATCH, watch, &watch);
+}
+
 static void put_inspects(struct script *script)
 {
     F8__Inspect inspect = F8__INSPECT__INIT;
@@ -211,6 +224,7 @@ static void put_inspects(struct script *script)
         inspect.view = (F8__View)view;
         PUT(script, 2, FUZZ_NO_FD, F8__REQUEST__BODY_INSPECT, inspect, &inspect);
     }
+    put_watch(script);
 }
 
 /* A device, with two events, and memory there in two parts of two descriptors. */

@@ -154,7 +154,7 @@ static void check_over(uint32_t slot)
 
 void link_check(void)
 {
-    link_require(!world.context.events && !world.context.serving,
+    link_require(!world.context.disturbed && !world.context.serving,
         "what one group does to another is done in the same event");
     for (uint32_t g = 0; g < LINK_GROUPS; g++) {
         if (!world.groups[g])

@@ -87,6 +87,7 @@ static void close_all(struct rooms *rooms)
     state_store_close(rooms->context.collective.states);
     rooms_settle(rooms);
     worlds_free(rooms->context.collective.worlds);
+    events_free(rooms->context.collective.events);
     ck_assert_int_eq(uv_loop_close(&rooms->loop), 0);
     ck_assert_int_eq(rmdir(rooms->directory), 0);
 }
@@ -110,7 +111,8 @@ int rooms_try_open(struct rooms *rooms)
         .listener = &session_listener};
     rooms->context.registry = registry_new(&rooms->config);
     if (open_states(rooms) == F8_OK && rooms->context.registry &&
-        worlds_new(&rooms->loop, &rooms->config, &rooms->context.collective.worlds) == F8_OK)
+        worlds_new(&rooms->loop, &rooms->config, &rooms->context.collective.worlds) == F8_OK &&
+        events_new(&rooms->loop, &rooms->context.collective.events) == F8_OK)
         return F8_OK;
     close_all(rooms);
     return F8_ENOMEM;
@@ -170,6 +172,7 @@ void rooms_close(struct rooms *rooms)
 {
     struct registry_totals totals;
     worlds_close(rooms->context.collective.worlds);
+    events_close(rooms->context.collective.events);
     rooms_settle(rooms);
     ck_assert_uint_eq(rooms->context.connections, 0);
     ck_assert_ptr_null(registry_jobs(rooms->context.registry));
