@@ -55,11 +55,11 @@ enum ctl_takes {
     CTL_TAKES_UID = 1 << 4,
     CTL_TAKES_PEER = 1 << 5,
     CTL_TAKES_WEIGHTS = 1 << 6,
-    CTL_TAKES_PLOT = 1 << 20,
-    CTL_TAKES_TABLE = 1 << 21,
-    CTL_TAKES_SVG = 1 << 22,
-    CTL_TAKES_OVER = 1 << 23,
-    CTL_TAKES_HTML = 1 << 24,
+    CTL_TAKES_PLOT = 1 << 12,
+    CTL_TAKES_TABLE = 1 << 13,
+    CTL_TAKES_SVG = 1 << 14,
+    CTL_TAKES_OVER = 1 << 15,
+    CTL_TAKES_HTML = 1 << 16,
     CTL_ALONE = 1 << 30, /* it connects by itself, if at all */
 };
 
