@@ -63,16 +63,16 @@ enum ctl_takes {
     CTL_TAKES_YES = 1 << 7, /* it asks by ctl_confirm */
     CTL_TAKES_WAIT = 1 << 8,
     CTL_TAKES_CANCEL = 1 << 9,
-    CTL_TAKES_PLOT = 1 << 20,
-    CTL_TAKES_TABLE = 1 << 21,
-    CTL_TAKES_SVG = 1 << 22,
-    CTL_TAKES_OVER = 1 << 23,
-    CTL_TAKES_HTML = 1 << 24,
-    CTL_TAKES_FORMAT = 1 << 25,
-    CTL_TAKES_EVENTS = 1 << 10, /* it and the next: streams of events */
-    CTL_TAKES_SINCE = 1 << 11,
-    CTL_TAKES_COUNT = 1 << 12,
-    CTL_TAKES_INTERVAL = 1 << 13,
+    CTL_TAKES_PLOT = 1 << 10,
+    CTL_TAKES_TABLE = 1 << 11,
+    CTL_TAKES_SVG = 1 << 12,
+    CTL_TAKES_OVER = 1 << 13,
+    CTL_TAKES_HTML = 1 << 14,
+    CTL_TAKES_FORMAT = 1 << 15,
+    CTL_TAKES_EVENTS = 1 << 16, /* it and the next: streams of events */
+    CTL_TAKES_SINCE = 1 << 17,
+    CTL_TAKES_COUNT = 1 << 18,
+    CTL_TAKES_INTERVAL = 1 << 19,
     CTL_ALONE = 1 << 30, /* it connects by itself, if at all */
 };
 
