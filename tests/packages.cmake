@@ -19,5 +19,6 @@ set_tests_properties(library_abi install PROPERTIES LABELS operator SKIP_RETURN_
 if(CMAKE_BUILD_TYPE STREQUAL RelWithDebInfo)
     add_test(NAME packages COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/packages/packages.sh
         ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/packages)
-    set_tests_properties(packages PROPERTIES LABELS operator SKIP_RETURN_CODE 77 PROCESSORS 2)
+    set_tests_properties(packages PROPERTIES LABELS operator SKIP_RETURN_CODE 77 PROCESSORS 2
+        TIMEOUT 1800) # a whole build, and a new system from the network
 endif()
