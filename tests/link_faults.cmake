@@ -5,8 +5,8 @@
 
 link_fault(missed_poke collective "what can start does"
     [[    collective_poke_sources(collective);
-    if (collective_is_quiet]]
-    [[    if (collective_is_quiet]])
+    collective_serve_rest(]]
+    [[    collective_serve_rest(]])
 
 link_fault(fence_ignored collective_run
     "a gather comes after what its ranks had asked of their amax group"
