@@ -8,6 +8,7 @@
 #define F8_DAEMON_COLLECTIVE_PRIVATE_H
 
 #include "daemon/collective.h"
+#include "status.h"
 
 /* Which weights a run goes over, and what it does with them now. */
 enum run_phase {
@@ -133,6 +134,12 @@ struct collective {
 };
 
 extern const struct round_ops collective_round_ops;
+
+/* What those get who wait in a group that is broken. */
+static inline int collective_cause_status(const struct collective *collective)
+{
+    return collective->cause_status < 0 ? collective->cause_status : F8_EBROKEN;
+}
 
 /* collective.c */
 void collective_settle(struct collective *collective);
