@@ -100,6 +100,10 @@ static int doomed_rank(struct crew_member *member, const void *argument)
         crew_mark(member);
     if (status == F8_OK)
         status = toy_rank_seal(&toy);
+    /* The victim's shards are in place before any gather: else the others would hold what was there
+     * before, for a stream of the dead writes nothing more. */
+    if (status == F8_OK)
+        status = device_memory_await(toy.memory);
     if (status == F8_OK && doomed->moment == WHILE_SHARDS_ARE_READ)
         crew_mark(member);
     if (status == F8_OK)
