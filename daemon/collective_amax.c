@@ -277,7 +277,7 @@ static int broken_because(struct collective *source)
 {
     bool about_to = !round_is_broken(source->rounds) && source->break_status < 0;
     source->refusal = about_to ? source->broken_by : source->group->cause;
-    return about_to ? source->break_status : source->cause_status;
+    return about_to ? source->break_status : collective_cause_status(source);
 }
 
 void collective_exchange(struct collective *source)

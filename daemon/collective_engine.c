@@ -112,7 +112,7 @@ bool engine_can_run(struct hosts *hosts)
     if (!futile && (there || hosts->engine.step == ENGINE_ASKS))
         return true;
     collective->refusal = collective->group->cause;
-    engine_abort(hosts, collective->cause_status);
+    engine_abort(hosts, collective_cause_status(collective));
     return false;
 }
 

@@ -297,8 +297,8 @@ static enum served serve_idle(struct hosts *hosts, uint32_t host, const F8__Host
      * queued the same. */
     bool less = far->completed < hosts_completed(collective);
     if (less || hosts->engine.step == ENGINE_QUEUES)
-        comm_break(hosts, collective->cause_status);
-    engine_abort(hosts, collective->cause_status);
+        comm_break(hosts, collective_cause_status(collective));
+    engine_abort(hosts, collective_cause_status(collective));
     return SERVED;
 }
 

@@ -19,6 +19,7 @@ static int next_generation(struct collective *collective)
     free(collective->rounds);
     collective->rounds = rounds;
     collective->was_sealed = false;
+    collective->cause_status = 0;
     collective_drop_entries(collective);
     group_unlink(group);
     group->generation++;

@@ -9,6 +9,7 @@
 
 #include "daemon/collective.h"
 #include "daemon/log.h"
+#include "status.h"
 
 /* Which weights a run goes over, and what it does with them now. */
 enum run_phase {
@@ -150,6 +151,12 @@ extern const struct round_ops collective_round_ops;
 static inline struct log_fields collective_fields(const struct group *group)
 {
     return (struct log_fields){.job = group->job->name, .group = group->name};
+}
+
+/* What those get who wait in a group that is broken. */
+static inline int collective_cause_status(const struct collective *collective)
+{
+    return collective->cause_status < 0 ? collective->cause_status : F8_EBROKEN;
 }
 
 /* collective.c */

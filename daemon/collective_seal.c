@@ -218,7 +218,7 @@ static void hand_over(struct collective *collective)
             round_leave(collective->rounds, r, true);
     if (group->state == GROUP_BROKEN && !round_is_broken(collective->rounds))
         round_break(collective->rounds,
-            collective->cause_status); /* by a linked group, while the seal ran */
+            collective_cause_status(collective)); /* by a linked group, while the seal ran */
     free(forming);
 }
 
