@@ -38,6 +38,13 @@ static void note_failure(struct state_saver *saver, int status, const struct rea
     saver->pass.reason = *reason;
 }
 
+static void note_held_up(struct state_saver *saver, uint64_t since)
+{
+    uint64_t ns = uv_hrtime() - since;
+    if (ns > saver->pass.held_up_ns)
+        saver->pass.held_up_ns = ns;
+}
+
 static void log_pass(const struct state_pass *pass, const struct state_pass *last)
 {
     if (pass->status < 0)
@@ -49,7 +56,7 @@ static void log_pass(const struct state_pass *pass, const struct state_pass *las
         log_info("snapshots are written again");
     log_debug("snapshots: %u states, %" PRIu64 " bytes in %.3f s; the loop was held up for at "
               "most %.3f ms",
-        pass->states, pass->bytes, (double)pass->ns / 1e9, (double)pass->copy_ns / 1e6);
+        pass->states, pass->bytes, (double)pass->ns / 1e9, (double)pass->held_up_ns / 1e6);
 }
 
 static void end(struct state_saver *saver)
@@ -95,8 +102,10 @@ static void on_written(uv_async_t *async)
     struct state_saver *saver = async->data;
     bool synced = saver->copy.bytes == NULL;
     (void)uv_thread_join(&saver->thread);
+    uint64_t before = uv_hrtime();
     if (saver->status == F8_OK && !synced)
         saver->status = state_copy_commit(&saver->copy, &saver->reason);
+    note_held_up(saver, before);
     if (saver->status < 0) {
         note_failure(saver, saver->status, &saver->reason);
     } else if (!synced) {
@@ -116,9 +125,7 @@ static void go_on(struct state_saver *saver)
     struct reason reason;
     uint64_t before = uv_hrtime();
     int status = state_copy_due(saver->store, saver->number, &saver->copy, &reason);
-    uint64_t held_up = uv_hrtime() - before;
-    if (held_up > saver->pass.copy_ns)
-        saver->pass.copy_ns = held_up;
+    note_held_up(saver, before);
     if (status < 0 && status != F8_ENOENT)
         note_failure(saver, status, &reason);
     start_thread(saver);

@@ -18,7 +18,7 @@ struct state_pass {
     struct reason reason; /* of the first failure */
     uint32_t states;      /* that were written */
     uint64_t bytes;
-    uint64_t copy_ns;      /* the longest that the loop was held up */
+    uint64_t held_up_ns;   /* the longest that the loop was held up */
     uint64_t begun, ended; /* loop time, ms */
     uint64_t succeeded;    /* the end of the last one that did not fail; 0: none has ended yet */
     uint64_t ns;

@@ -18,6 +18,7 @@ struct snapshot_fixture {
     struct state_saver *saver;
     struct weight_list *list;
     struct scaling *before, *after; /* two sets of values */
+    struct scaling *read;           /* what was read last */
     struct reason reason;
     char directory[64], states[160], snapshots[160];
 };

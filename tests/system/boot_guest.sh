@@ -84,6 +84,15 @@ wait "$run" && { echo "a run did not notice that its daemon went"; exit 1; }
 tail -n 2 /tmp/run
 train 5 | tail -n 1
 
+step "an empty /run, as after a reboot"
+f8ctl snapshot
+[[ $(stat -c '%U %G %a' /var/lib/f8gatherd) == "f8gatherd f8gatherd 700" ]]
+systemctl stop f8gatherd.service
+rm -r /run/f8gatherd/f8gatherd.sock.state
+systemctl start f8gatherd.service
+journalctl --no-pager -u f8gatherd.service | grep "is there by its snapshot" | tail -n 1
+f8ctl status | grep snapshots
+
 step "reload"
 mkdir -p /etc/f8gatherd/f8gatherd.conf.d
 echo "log-level = debug" >/etc/f8gatherd/f8gatherd.conf.d/10-test.conf
