@@ -319,20 +319,6 @@ int collective_seal(
         reason);
 }
 
-/* Whether any weight's scale follows from the group's own amaxes, or none has one at all. */
-static bool has_own_scales(const struct weight_list *list)
-{
-    bool foreign = false;
-    for (uint32_t w = 0; w < list->num_weights; w++) {
-        const struct weight *weight = &list->weights[w];
-        bool scaled = weight->flavour == F8_PROTO_DYNAMIC || weight->flavour == F8_PROTO_DELAYED;
-        if (scaled && weight->amax_group == 0)
-            return true;
-        foreign = foreign || scaled;
-    }
-    return !foreign;
-}
-
 /* A number of one of the client's events, or none. */
 static int check_ready(const struct member *member, uint32_t ready, struct reason *reason)
 {
@@ -365,7 +351,7 @@ int collective_of_group(struct member *member, enum round_kind kind, uint64_t ta
     if (status < 0)
         return status;
     const struct group *group = member->group;
-    if (group->amax_group && !has_own_scales(group->list))
+    if (group->amax_group && !weights_have_own_scales(group->list))
         return reason_set(reason, F8_EINVAL,
             "the weights of group %s have their amaxes taken over group %s: ask it there",
             group->name, group->amax_group->name);

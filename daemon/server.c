@@ -65,6 +65,12 @@ static int set_up_rooms(struct server *server, const struct config *config)
                              : F8_ENOMEM;
 }
 
+static void tell_snapshot(void *owner, const struct state_pass *pass)
+{
+    const struct server *server = owner;
+    events_tell_snapshot(server->events, pass->status, pass->bytes, &pass->reason);
+}
+
 /* Only once the socket is ours: another daemon's states are not looked at. */
 static int open_states(struct server *server, const struct config *config, struct reason *reason)
 {
@@ -77,6 +83,7 @@ static int open_states(struct server *server, const struct config *config, struc
     status = state_saver_new(&server->loop, config, server->states, &server->saver, reason);
     if (status < 0)
         return status;
+    state_saver_listen(server->saver, tell_snapshot, server);
     server->session.saver = server->saver;
     registry_count_also(server->session.registry, state_store_held, server->states);
     return F8_OK;

@@ -24,6 +24,8 @@ struct state_saver {
     uint64_t number;        /* of the pass */
     uint64_t begun_ns;
     bool running, again, finished;
+    void (*passed)(void *owner, const struct state_pass *pass); /* NULL: nobody listens */
+    void *owner;                                                /* borrowed: outlives it */
     uint8_t handles; /* not closed yet */
 };
 
@@ -69,6 +71,8 @@ static void end(struct state_saver *saver)
     saver->last = *pass;
     saver->running = false;
     uv_unref((uv_handle_t *)&saver->written);
+    if (saver->passed && (pass->status < 0 || pass->states > 0))
+        saver->passed(saver->owner, &saver->last);
     while (saver->served) {
         struct state_waiter *waiter = saver->served;
         saver->served = waiter->next;
@@ -172,6 +176,13 @@ static void begin_soon(struct state_saver *saver)
 static void on_removed(void *context)
 {
     begin_soon(context);
+}
+
+void state_saver_listen(struct state_saver *saver,
+    void (*passed)(void *owner, const struct state_pass *pass), void *owner)
+{
+    saver->passed = passed;
+    saver->owner = owner;
 }
 
 void state_saver_reload(struct state_saver *saver)

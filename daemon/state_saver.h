@@ -34,6 +34,10 @@ struct state_waiter {
 int state_saver_new(uv_loop_t *loop, const struct config *config, struct state_store *store,
     struct state_saver **ret_saver, struct reason *reason);
 
+/* `passed` is called after each pass that wrote something or failed; before the first. */
+void state_saver_listen(struct state_saver *saver,
+    void (*passed)(void *owner, const struct state_pass *pass), void *owner);
+
 /* --snapshot-interval may have changed. */
 void state_saver_reload(struct state_saver *saver);
 

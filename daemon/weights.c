@@ -325,3 +325,16 @@ int weights_lay_out(struct weight_list *list, uint32_t slots, struct weights_lay
     *ret_layout = layout;
     return F8_OK;
 }
+
+bool weights_have_own_scales(const struct weight_list *list)
+{
+    bool foreign = false;
+    for (uint32_t w = 0; w < list->num_weights; w++) {
+        const struct weight *weight = &list->weights[w];
+        bool scaled = weight->flavour == F8_PROTO_DYNAMIC || weight->flavour == F8_PROTO_DELAYED;
+        if (scaled && weight->amax_group == 0)
+            return true;
+        foreign = foreign || scaled;
+    }
+    return !foreign;
+}

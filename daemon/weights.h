@@ -137,4 +137,7 @@ int weights_lay_out(struct weight_list *list, uint32_t slots, struct weights_lay
 /* "[4096, 1024]" in a buffer of `size`; returns the buffer. */
 char *weight_shape_text(const struct weight *weight, char *buffer, size_t size);
 
+/* Whether any weight's scale follows from the group's own amaxes, or none has one at all. */
+bool weights_have_own_scales(const struct weight_list *list);
+
 #endif

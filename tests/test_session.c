@@ -134,10 +134,10 @@ START_TEST(roles_are_apart)
 
     ck_assert_int_eq(client_status(&a, ask_admin(&a)), F8_OK);
     ck_assert_int_eq(client_status(&a, ask_ping(&a)), F8_OK);
-    client_refused(&a, ask_join(&a, "dp", 0, 1), F8_EPERM, "only inspects");
-    client_refused(&a, ask_gather(&a, 0), F8_EPERM, "only inspects");
+    client_refused(&a, ask_join(&a, "dp", 0, 1), F8_EPERM, "takes no part in training");
+    client_refused(&a, ask_gather(&a, 0), F8_EPERM, "takes no part in training");
     int fd = make_memfd(4096);
-    client_refused(&a, ask_region(&a, fd), F8_EPERM, "only inspects");
+    client_refused(&a, ask_region(&a, fd), F8_EPERM, "takes no part in training");
     (void)close(fd);
     ck_assert_int_eq(client_status(&a, ask_inspect(&a, F8__VIEW__STATUS, "", "", 0)), F8_OK);
 

@@ -215,6 +215,8 @@ START_TEST(scales_from_the_amaxes_of_another_arena)
 
     num_tasks = add_tasks(&model, arena, BACKEND_CAST, casts);
     set_scales(scales);
+    for (uint32_t slot = 0; slot < SLOTS; slot++)
+        scales[slot].foreign = true;
     struct module_run gather = module_run_of(arena, casts, num_tasks);
     gather.steps.amaxes = group;
     gather.steps.after = &group;

@@ -75,7 +75,7 @@ offers() {
 cd "$folder"
 : >drawing.svg
 offers 'weights' we
-offers 'scales show stats status' s
+offers 'scales show snapshot stats status' s
 offers '--last' history w --la
 offers '--table --timeout' history w --t
 offers '--socket --sort' weights --so

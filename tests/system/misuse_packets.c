@@ -352,7 +352,7 @@ static const struct misuse rows[] = {
     {"trainer that inspects", DAEMON_ONLY, trainer_inspects, F8_EPERM,
         "a trainer's connection may not inspect", {0}},
     {"operator that trains", DAEMON_ONLY, operator_trains, F8_EPERM,
-        "an operator's connection only inspects", {0}},
+        "an operator's connection takes no part in training", {0}},
     {"garbage", DAEMON_ONLY, garbage, F8_ECONN, "", {0}},
     {"truncated packet", DAEMON_ONLY, truncated, F8_ECONN, "", {0}},
     {"packet too large", DAEMON_ONLY, oversize, F8_ECONN, "", {0}},

@@ -16,6 +16,7 @@
 #include "lib/admin_link.h"
 #include "lib/state_rank.h"
 #include "lib/suite.h"
+#include "protocol.h"
 #include "status.h"
 
 static struct test_daemon host;
@@ -91,6 +92,26 @@ static F8__Reply *ask_status(void)
     return reply;
 }
 
+/* Those who watch are told of it, with these words. */
+static void expect_event(enum f8_proto_event kind, const char *text)
+{
+    F8__Request request = F8__REQUEST__INIT;
+    F8__Watch message = F8__WATCH__INIT;
+    uint32_t kinds[] = {kind};
+    request.body_case = F8__REQUEST__BODY_WATCH;
+    request.watch = &message;
+    message.kinds = kinds;
+    message.n_kinds = 1;
+    F8__Reply *reply = ask(&request);
+    ck_assert_int_eq(reply->status, F8_OK);
+    ck_assert_uint_eq(reply->watch->n_events, 1);
+    const F8__Event *event = reply->watch->events[0];
+    ck_assert_uint_eq(event->kind, kind);
+    ck_assert(kind == F8_PROTO_EVENT_SNAPSHOT ? event->value > 0 : event->value == 0);
+    ck_assert_msg(strstr(event->text, text), "%s", event->text);
+    f8__reply__free_unpacked(reply, NULL);
+}
+
 /* A rank that continues at that sync, or is told why not. */
 static int continues(uint64_t syncs)
 {
@@ -126,6 +147,7 @@ START_TEST(on_demand_before_a_power_cut)
     ck_assert_uint_gt(reply->snapshot->written_bytes, 0);
     ck_assert_uint_eq(reply->snapshot->bytes, reply->snapshot->written_bytes);
     f8__reply__free_unpacked(reply, NULL);
+    expect_event(F8_PROTO_EVENT_SNAPSHOT, "");
     state_rank_step(&rank, 2);
     test_daemon_kill(&host);
     empty_runtime();
@@ -190,6 +212,7 @@ START_TEST(a_full_disk_is_told_and_passes)
     ck_assert_int_eq(reply->status, F8_EIO);
     ck_assert_ptr_nonnull(strstr(reply->text, "0000000000000001.new: File too large"));
     f8__reply__free_unpacked(reply, NULL);
+    expect_event(F8_PROTO_EVENT_SNAPSHOT_FAILED, "File too large");
     reply = ask_status();
     ck_assert_ptr_nonnull(strstr(reply->inspect->status->snapshot_reason, "File too large"));
     ck_assert_uint_eq(reply->inspect->status->snapshots, 0);
