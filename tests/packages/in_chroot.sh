@@ -47,6 +47,10 @@ getent passwd f8gatherd >/dev/null || fail "there is no user f8gatherd"
 [[ $(stat -c %U /run/f8gatherd) == f8gatherd ]] || fail "/run/f8gatherd is not f8gatherd's"
 [[ -L /etc/systemd/system/multi-user.target.wants/f8gatherd.service ]] || fail "not enabled"
 [[ ! -e /etc/systemd/system/sockets.target.wants/f8gatherd.socket ]] || fail "socket is enabled"
+for file in bash-completion/completions/f8ctl zsh/vendor-completions/_f8ctl \
+    fish/vendor_completions.d/f8ctl.fish doc/libf8client-dev/examples/trainer_restart.c; do
+    [[ -s /usr/share/$file ]] || fail "there is no /usr/share/$file"
+done
 use_daemon
 
 quietly apt-get install -q -y --no-install-recommends g++ pkgconf cmake make
