@@ -89,15 +89,6 @@ wait "$run" && { echo "a run did not notice that its daemon went"; exit 1; }
 tail -n 2 /tmp/run
 train 5 | tail -n 1
 
-step "an empty /run, as after a reboot"
-f8ctl snapshot
-[[ $(stat -c '%U %G %a' /var/lib/f8gatherd) == "f8gatherd f8gatherd 700" ]]
-systemctl stop f8gatherd.service
-rm -r /run/f8gatherd/f8gatherd.sock.state
-systemctl start f8gatherd.service
-journalctl --no-pager -u f8gatherd.service | grep "is there by its snapshot" | tail -n 1
-f8ctl status | grep snapshots
-
 # ---- a run that outlives its daemon: examples/trainer_restart.c ----
 
 socket=/run/f8gatherd/f8gatherd.sock
@@ -135,10 +126,14 @@ export_state /tmp/disturbed
 cp /tmp/rank.0 /tmp/disturbed.out
 
 step "a reboot: what is in /run is gone"
+f8ctl snapshot
+[[ $(stat -c '%U %G %a' /var/lib/f8gatherd) == "f8gatherd f8gatherd 700" ]]
 systemctl stop f8gatherd.service
 rm -rf /run/f8gatherd
 systemd-tmpfiles --create --prefix=/run/f8gatherd
 systemctl start f8gatherd.service
+until_true has_logged "is there by its snapshot" JOB=example-restart
+f8ctl status | grep snapshots
 export_state /tmp/rebooted
 cmp /tmp/disturbed /tmp/rebooted
 
