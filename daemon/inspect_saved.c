@@ -6,10 +6,8 @@ void inspect_saved(struct page *page, F8__StatusInfo *info)
 {
     const struct session_context *context = page->session->context;
     const struct config *config = registry_config(context->registry);
-    struct state_saved saved;
-    if (!context->saver)
-        return;
     const struct state_pass *last = state_saver_last(context->saver);
+    struct state_saved saved;
     state_store_saved(context->collective.states, &saved);
     info->state_directory = (char *)saved.path;
     info->snapshots = saved.states;

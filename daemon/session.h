@@ -39,7 +39,7 @@ struct session_context {
     struct registry *registry;            /* borrowed */
     struct collective_context collective; /* its listener is session_listener */
     const struct session_link *link;      /* borrowed: static */
-    struct state_saver *saver;            /* borrowed; NULL: nothing is saved */
+    struct state_saver *saver;            /* borrowed */
     const struct session_end *end;        /* borrowed: static */
     void *end_owner;                      /* borrowed: outlives it */
     struct session *sessions;             /* borrowed list: all that are there */

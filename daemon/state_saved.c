@@ -24,8 +24,9 @@ static int take_newer(
     const struct state_owner *owner = &form->head.owner;
     if (!is_newer(counter, state_file_counter(&state->file)))
         return F8_OK;
-    log_warning("the state of job %s, group %s of uid %u: the snapshot is newer than the file "
-                "beside the socket, and is used, at sync %" PRIu64 " where the file has %" PRIu64,
+    log_of(&(struct log_fields){.job = owner->job, .group = owner->group}, LOG_LEVEL_WARNING,
+        "the state of job %s, group %s of uid %u: the snapshot is newer than the file "
+        "beside the socket, and is used, at sync %" PRIu64 " where the file has %" PRIu64,
         owner->job, owner->group, (unsigned)owner->uid,
         state_values_syncs(form->bytes + form->head.size), state_values_syncs(state_values(state)));
     return state_overwrite(state, form, counter, reason);
@@ -37,8 +38,9 @@ static int add_saved(struct state_store *store, const struct state_form *form, u
     const struct state_owner *owner = &form->head.owner;
     int status = state_add(store, form, counter, ret_state, reason);
     if (status == F8_OK)
-        log_info("the state of job %s, group %s of uid %u is there by its snapshot, at sync "
-                 "%" PRIu64,
+        log_of(&(struct log_fields){.job = owner->job, .group = owner->group}, LOG_LEVEL_INFO,
+            "the state of job %s, group %s of uid %u is there by its snapshot, at sync "
+            "%" PRIu64,
             owner->job, owner->group, (unsigned)owner->uid,
             state_values_syncs(state_values(*ret_state)));
     return status;

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # The links between groups: the collective room over a world that a test saves and goes back to.
-set(LINK_ROOMS collective.c collective_member.c collective_run.c collective_tasks.c collective_sync.c collective_rest.c collective_seal.c collective_reserve.c collective_device.c
-    collective_landing.c collective_early.c
-    collective_cause.c collective_shards.c collective_amax.c collective_sources.c collective_link.c
-    device.c round.c round_query.c round_tables.c registry.c group.c weights.c weights_compare.c scaling.c history.c)
+set(LINK_ROOMS
+    collective.c collective_member.c collective_run.c collective_tasks.c collective_sync.c
+    collective_rest.c collective_seal.c collective_reserve.c collective_device.c
+    collective_landing.c collective_early.c collective_cause.c collective_shards.c collective_amax.c
+    collective_sources.c collective_link.c device.c round.c round_query.c round_tables.c registry.c
+    group.c weights.c weights_compare.c scaling.c history.c)
 list(TRANSFORM LINK_ROOMS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/../daemon/)
 set(LINK_HEAP -include ${CMAKE_CURRENT_SOURCE_DIR}/lib/link_heap_names.h)
 

@@ -30,6 +30,7 @@ set_tests_properties(units PROPERTIES LABELS operator SKIP_RETURN_CODE 77)
 # Under a booted systemd, in a container; by itself, for a boot takes both cores. A sanitizer does not
 # live with what the unit forbids.
 if(NOT F8_SANITIZE)
-    add_test(NAME boot COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system/boot.sh ${CMAKE_BINARY_DIR})
+    add_test(NAME boot COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system/boot.sh ${CMAKE_BINARY_DIR}
+        $<TARGET_FILE:trainer_restart>)
     set_tests_properties(boot PROPERTIES LABELS operator SKIP_RETURN_CODE 77 RUN_SERIAL ON)
 endif()

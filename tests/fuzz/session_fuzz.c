@@ -129,10 +129,14 @@ static void open_states(struct stage *stage)
     check(state_store_open(
               &stage->loop, &stage->config, &stage->context.collective.states, &reason) == 0,
         "no store");
+    check(state_saver_new(&stage->loop, &stage->config, stage->context.collective.states,
+              &stage->context.saver, &reason) == 0,
+        "no saver");
 }
 
 static void close_states(struct stage *stage)
 {
+    state_saver_close(stage->context.saver);
     state_store_close(stage->context.collective.states);
     (void)uv_run(&stage->loop, UV_RUN_DEFAULT);
     check(rmdir(stage->directory) == 0, "a state is left");

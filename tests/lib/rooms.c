@@ -75,8 +75,12 @@ static int open_states(struct rooms *rooms)
     (void)strcpy(rooms->directory, "/tmp/f8rooms-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(rooms->directory));
     (void)snprintf(rooms->config.socket, sizeof(rooms->config.socket), "%s/s", rooms->directory);
-    return state_store_open(
-        &rooms->loop, &rooms->config, &rooms->context.collective.states, &reason);
+    struct session_context *context = &rooms->context;
+    struct state_store **states = &context->collective.states;
+    int status = state_store_open(&rooms->loop, &rooms->config, states, &reason);
+    return status < 0
+               ? status
+               : state_saver_new(&rooms->loop, &rooms->config, *states, &context->saver, &reason);
 }
 
 static void close_all(struct rooms *rooms)
@@ -84,6 +88,7 @@ static void close_all(struct rooms *rooms)
     registry_free(rooms->context.registry);
     backend_free(rooms->backend);
     backend_free(rooms->cuda);
+    state_saver_close(rooms->context.saver);
     state_store_close(rooms->context.collective.states);
     rooms_settle(rooms);
     worlds_free(rooms->context.collective.worlds);

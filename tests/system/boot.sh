@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# boot.sh BUILD: installs into a copy of this host's root (an overlay; nothing of the host changes),
+# boot.sh BUILD TRAINER_RESTART: installs into a copy of this host's root (an overlay; nothing of the host changes),
 # boots a systemd there in a container of systemd-nspawn, and has it run boot_guest.sh, which uses
 # the service as an operator and his trainers do. Exit status 77 (skip) where no container can boot.
 set -euo pipefail
 build=$1
+trainer=$2
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 skip() {
@@ -35,6 +36,7 @@ mount -t overlay -o "lowerdir=/,upperdir=$work/tmpfs/upper,workdir=$work/tmpfs/w
 DESTDIR=$root cmake --install "$build" >/dev/null
 mkdir -p "$root/opt/f8test"
 install "$here/boot_guest.sh" "$root/opt/f8test/run"
+install "$trainer" "$root/opt/f8test/trainer_restart"
 # Only what the test needs is started, not what else this host would have at its boot.
 cat >"$root/etc/systemd/system/f8test.target" <<UNIT
 [Unit]

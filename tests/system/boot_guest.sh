@@ -30,6 +30,11 @@ was_restarted() {
     is ActiveState active && is NRestarts "$1"
 }
 
+# has_logged WORD [FIELD=VALUE...]: journald takes lines when it comes to them.
+has_logged() {
+    journalctl --no-pager -u f8gatherd.service "${@:2}" | grep -q -- "$1"
+}
+
 as_trainer() {
     runuser -u trainer -- "$@"
 }
@@ -84,27 +89,77 @@ wait "$run" && { echo "a run did not notice that its daemon went"; exit 1; }
 tail -n 2 /tmp/run
 train 5 | tail -n 1
 
-step "an empty /run, as after a reboot"
+# ---- a run that outlives its daemon: examples/trainer_restart.c ----
+
+socket=/run/f8gatherd/f8gatherd.sock
+
+start_ranks() {
+    ranks=()
+    for rank in 0 1; do
+        as_trainer /opt/f8test/trainer_restart $rank 2 10000 $socket >"/tmp/rank.$rank" 2>&1 &
+        ranks+=($!)
+    done
+}
+
+await_ranks() {
+    for pid in "${ranks[@]}"; do
+        wait "$pid" || { cat /tmp/rank.*; return 1; }
+    done
+}
+
+export_state() {
+    f8ctl --uid "$(id -u trainer)" export example-restart dp "$1"
+}
+
+step "kill -9 and restart in the middle of a run that reconnects"
+start_ranks
+until_true grep -q "^step 100:" /tmp/rank.0
+kill -9 "$(property MainPID)"
+until_true grep -q "^step 3000:" /tmp/rank.0
+systemctl restart f8gatherd.service
+if grep -q "^step 10000:" /tmp/rank.0; then
+    echo "the run was over before the restart"
+    exit 1
+fi
+await_ranks
+export_state /tmp/disturbed
+cp /tmp/rank.0 /tmp/disturbed.out
+
+step "a reboot: what is in /run is gone"
 f8ctl snapshot
 [[ $(stat -c '%U %G %a' /var/lib/f8gatherd) == "f8gatherd f8gatherd 700" ]]
 systemctl stop f8gatherd.service
-rm -r /run/f8gatherd/f8gatherd.sock.state
+rm -rf /run/f8gatherd
+systemd-tmpfiles --create --prefix=/run/f8gatherd
 systemctl start f8gatherd.service
-journalctl --no-pager -u f8gatherd.service | grep "is there by its snapshot" | tail -n 1
+until_true has_logged "is there by its snapshot" JOB=example-restart
 f8ctl status | grep snapshots
+export_state /tmp/rebooted
+cmp /tmp/disturbed /tmp/rebooted
+
+step "the same run, undisturbed"
+f8ctl evict --yes --uid "$(id -u trainer)" example-restart
+start_ranks
+await_ranks
+export_state /tmp/quiet
+cmp /tmp/disturbed /tmp/quiet
+cmp /tmp/disturbed.out /tmp/rank.0
+
+step "fields of the journal"
+until_true has_logged "is evicted" JOB=example-restart
 
 step "reload"
 mkdir -p /etc/f8gatherd/f8gatherd.conf.d
 echo "log-level = debug" >/etc/f8gatherd/f8gatherd.conf.d/10-test.conf
 systemctl reload f8gatherd.service
 is ActiveState active
-journalctl --no-pager -u f8gatherd.service | grep -q log-level
+until_true has_logged log-level
 
 step "a bad setting"
 echo "no-such-setting = 1" >/etc/f8gatherd/f8gatherd.conf.d/10-test.conf
 systemctl restart f8gatherd.service && { echo "started with a bad setting"; exit 1; }
 is ExecMainStatus 2
-journalctl --no-pager -u f8gatherd.service | grep no-such-setting | tail -n 1
+until_true has_logged no-such-setting
 rm /etc/f8gatherd/f8gatherd.conf.d/10-test.conf
 systemctl reset-failed f8gatherd.service
 
