@@ -8,7 +8,7 @@ f8gatherd(8)       each flag
 f8gatherd.conf(5)  each setting, with the default that --help tells
 section 3          each function, on one page; each declaration of the public headers, word by word
 f8_error_text(3)   each status code
-f8client(7)        examples/trainer.c, word by word; each function
+f8client(7)        examples/trainer.c and the loop of trainer_restart.c, word by word; functions
 
 The programs in BIN tell what there is, the headers do so for the library. What a page has and the
 program has not is wrong too. Prints one line for each thing that is wrong and ends with status 1 if
@@ -109,10 +109,18 @@ class Checker:
         for name in functions:
             if f"*{name}*(3)" not in self.pages["f8client.7"]:
                 self.say("f8client.7", f"does not name {name}(3)")
-        trainer = (self.source / "examples" / "trainer.c").read_text().strip()
+        self.check_examples()
+
+    def check_examples(self):
         # scdoc takes a backslash for an escape, in code too.
-        if trainer.replace("\\", "\\\\") not in self.pages["f8client.7"]:
+        trainer, restart = ((self.source / "examples" / name).read_text().replace("\\", "\\\\")
+                            for name in ("trainer.c", "trainer_restart.c"))
+        if trainer.strip() not in self.pages["f8client.7"]:
             self.say("f8client.7", "its example is not examples/trainer.c")
+        for name in ("seal", "recover", "is_done"):
+            function = re.search(rf"^static \w+ {name}\(.*?^\}}$", restart, re.M | re.S)
+            if not function or function[0] not in self.pages["f8client.7"]:
+                self.say("f8client.7", f"its {name}() is not that of examples/trainer_restart.c")
 
     def check_statuses(self):
         text = (self.source / "proto" / "status.h").read_text()
@@ -183,6 +191,8 @@ PLANTED = (
     ("f8_seal.3", "f8_seal, f8_syncs", "f8_seal", "for: f8_syncs"),
     ("f8_error_text.3", "F8_ESTALE", "F8_ESTALL", "for -16 F8_ESTALE"),
     ("f8client.7", "STEPS = 3", "STEPS = 4", "not examples/trainer.c"),
+    ("f8client.7", "F8_ANY_SYNCS);", "0);", "its recover() is not"),
+    ("f8client.7", "seen %llu\\\\n", "seen %llu\\n", "its is_done() is not"),
 )
 
 
