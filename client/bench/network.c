@@ -14,11 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "client/bench/network_private.h"
 
 /* Of the calling thread: its namespace, and its view of the counters. */
+/* To see a route, each of some milliseconds. */
+#define MAX_TRIES 2000
+
 #define OWN_NAMESPACE "/proc/thread-self/ns/net"
 #define OWN_COUNTERS  "/proc/thread-self/net/dev"
 
@@ -210,6 +214,29 @@ static int make_host(struct network *network, uint32_t host, struct bench_error 
     return plug_in(network, host, error) != 0 ? -1 : network_run(fd, "ip", script, error);
 }
 
+/*
+ * A host has its IPv6 routes, the one to itself too, only once the kernel has noticed that there is
+ * a cable in its interface, which it does when it comes to it. It tells nobody who does not listen
+ * for all that happens there, so this asks, again and again for some seconds.
+ */
+static int await_routes(const struct network *network, uint32_t host, struct bench_error *error)
+{
+    const struct timespec nap = {.tv_nsec = 2000000};
+    char script[MAX_SCRIPT], own[64], far[64];
+    int result = -1;
+
+    network_address(host, true, own, sizeof(own));
+    network_address(NETWORK_MAX_HOSTS, true, far, sizeof(far));
+    snprintf(script, sizeof(script), "route get %s\nroute get %s\n", own, far);
+    for (int tries = 0; result != 0 && tries < MAX_TRIES; tries++) {
+        if (tries > 0) {
+            nanosleep(&nap, NULL);
+        }
+        result = network_run(network->host_fds[host], "ip", script, error);
+    }
+    return result;
+}
+
 int network_new(uint32_t num_hosts, struct network **ret_network, struct bench_error *error)
 {
     struct network *network;
@@ -229,6 +256,9 @@ int network_new(uint32_t num_hosts, struct network **ret_network, struct bench_e
     result = make_switch(network, error);
     for (uint32_t host = 0; result == 0 && host < num_hosts; host++) {
         result = make_host(network, host, error);
+    }
+    for (uint32_t host = 0; result == 0 && host < num_hosts; host++) {
+        result = await_routes(network, host, error);
     }
     if (result != 0) {
         network_free(network);
