@@ -17,6 +17,7 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/print_json.h"
 #include "client/error.h"
+#include "client/plural.h"
 
 /* What the end itself may take after the drain's own limit, without --timeout. */
 #define END_MS 10000
@@ -50,9 +51,9 @@ static int print_drain(
     printf("f8gatherd (pid %d) at %s %s", (int)channel_daemon_pid(ctl->channel),
         channel_socket(ctl->channel), text);
     if (reply->groups > 0) {
-        printf(" once the collectives of %" PRIu32 " groups have ended, of %s for one, or in "
+        printf(" once the collectives of %" PRIu32 " group%s have ended, of %s for one, or in "
                "%.0f s",
-            reply->groups, reply->first, (double)reply->limit_ms * 1e-3);
+            reply->groups, plural(reply->groups), reply->first, (double)reply->limit_ms * 1e-3);
     }
     printf("\n");
     return CTL_OK;

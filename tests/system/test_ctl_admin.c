@@ -118,7 +118,7 @@ START_TEST(reset_in_the_midst_of_a_run)
     pid_t rank = test_fork(train_on, go);
     (void)program_await_gathers(server.socket, 1, pids);
     for (int i = 0; i < 10; i++)
-        ctl(0, "forgot the amax history of 1 weights in 1 groups", "reset-amax * --yes");
+        ctl(0, "forgot the amax history of 1 weight in 1 group;", "reset-amax * --yes");
     ck_assert_int_eq(write(go[1], "", 1), 1);
     ck_assert_int_eq(test_wait(rank), EXIT_SUCCESS);
     stop();
@@ -245,7 +245,7 @@ START_TEST(drain_waits_for_what_is_under_way)
     start_waiting(ranks, LONG);
     ctl(2, "and all runs on this host: give --yes", "drain");
     ck_assert_int_eq(join_late(), F8_OK);
-    ctl(0, "once the collectives of 1 groups have ended, of group dp of job run for one",
+    ctl(0, "once the collectives of 1 group have ended, of group dp of job run for one",
         "drain --yes");
     ck_assert_int_eq(join_late(), F8_ECONN);
     test_daemon_await_log(&server, "told by an operator (uid ");
