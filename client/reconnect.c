@@ -9,6 +9,7 @@
 
 #include "client/error.h"
 #include "client/group.h"
+#include "client/socket.h"
 
 /* Between two tries to reach a daemon. */
 #define PAUSE_MS 20
@@ -45,12 +46,13 @@ static void leave(struct f8_client *client)
 
 /* Another connection to the same socket takes the place of the old one, which is kept until then.
  */
-static int replace_channel(struct f8_client *client)
+static int replace_channel(struct f8_client *client, int timeout_ms)
 {
     const struct channel_options options = {.socket = channel_socket(client->channel),
         .job = client->job,
         .token = client->token,
-        .role = F8__ROLE__TRAINER};
+        .role = F8__ROLE__TRAINER,
+        .timeout_ms = timeout_ms};
     struct channel *channel;
     int status = channel_open(&options, &channel);
     if (status != F8_OK)
@@ -97,16 +99,37 @@ static int add_groups(struct f8_client *client)
     return status;
 }
 
-/* One try. What it leaves undone, the next one begins anew. */
-static int reconnect(struct f8_client *client)
+/* A deadline that a daemon has let pass, which is stopped maybe, is that of f8_reconnect. */
+static int tell_all(struct f8_client *client, int timeout_ms)
 {
-    leave(client);
-    int status = replace_channel(client);
-    if (status == F8_OK)
-        status = add_device(client);
+    channel_limit(client->channel, timeout_ms > 0 ? timeout_ms : -1);
+    int status = add_device(client);
     if (status == F8_OK)
         status = add_regions(client);
-    return status == F8_OK ? add_groups(client) : status;
+    if (status == F8_OK)
+        status = add_groups(client);
+    channel_limit(client->channel, -1);
+    if (status == F8_EDEADLINE)
+        status = error_set(F8_ENODAEMON,
+            "f8gatherd at %s did not take within %g s what this client has; it may be stopped",
+            channel_socket(client->channel), timeout_ms / 1e3);
+    return status;
+}
+
+/* What is left until the deadline, but no more than one try takes. */
+static int left_ms(int64_t deadline, int most)
+{
+    int64_t left = deadline - now_ms();
+    return left < 1 ? 1 : left < most ? (int)left : most;
+}
+
+/* One try. What it leaves undone, the next one begins anew. */
+static int reconnect(struct f8_client *client, int timeout_ms, int64_t deadline)
+{
+    leave(client);
+    bool limited = timeout_ms > 0;
+    int status = replace_channel(client, limited ? left_ms(deadline, SOCKET_PATIENCE_MS) : 0);
+    return status == F8_OK ? tell_all(client, limited ? left_ms(deadline, timeout_ms) : 0) : status;
 }
 
 int f8_reconnect(struct f8_client *client, int timeout_ms)
@@ -118,7 +141,7 @@ int f8_reconnect(struct f8_client *client, int timeout_ms)
         return status;
     const int64_t deadline = now_ms() + timeout_ms;
     for (;;) {
-        status = reconnect(client);
+        status = reconnect(client, timeout_ms, deadline);
         /* There is none yet, or it ended meanwhile, or it was told to end and lets nobody join. */
         bool again = status == F8_ENODAEMON || status == F8_ECONN;
         if (!again || (timeout_ms >= 0 && now_ms() >= deadline))

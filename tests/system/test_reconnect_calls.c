@@ -4,10 +4,12 @@
  * daemon, what is said where something cannot, and that it may be called at any time.
  */
 #include <check.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 #include <fcntl.h>
 
@@ -170,6 +172,21 @@ START_TEST(no_daemon_is_said_in_time)
 }
 END_TEST
 
+/* The daemon is there, but stopped: it takes connections and answers nothing. */
+START_TEST(a_stopped_daemon_takes_no_more_time)
+{
+    struct timespec from, to;
+    (void)clock_gettime(CLOCK_MONOTONIC, &from);
+    ck_assert_int_eq(kill(host.pid, SIGSTOP), 0);
+    int status = f8_reconnect(client, 300);
+    (void)clock_gettime(CLOCK_MONOTONIC, &to);
+    ck_assert_int_eq(kill(host.pid, SIGCONT), 0);
+    says(status, F8_ENODAEMON, host.socket);
+    ck_assert_msg(to.tv_sec - from.tv_sec < 8, "after %ld s", (long)(to.tv_sec - from.tv_sec));
+    well(f8_reconnect(client, PATIENCE_S * 1000));
+}
+END_TEST
+
 /* On a connection that is there: it is replaced, and other clients find the rank free. */
 START_TEST(a_live_connection_is_replaced)
 {
@@ -253,6 +270,7 @@ int main(void)
     tcase_add_test(tcase, all_comes_back);
     tcase_add_test(tcase, what_was_under_way_is_over);
     tcase_add_test(tcase, no_daemon_is_said_in_time);
+    tcase_add_test(tcase, a_stopped_daemon_takes_no_more_time);
     tcase_add_test(tcase, a_live_connection_is_replaced);
     tcase_add_test(tcase, a_refusal_is_told);
     tcase_add_test(tcase, a_group_over_hosts_asks_for_an_id);
