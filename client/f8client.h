@@ -139,9 +139,9 @@ F8_API void f8_close(struct f8_client *client);
  * f8_group_rejoin_hosts joins and registers it again, of groups that take amaxes first.
  * On a client that is connected it ends that connection first, which breaks its groups.
  *
- * No other call on the client or what is its own may run meanwhile: other threads' calls have
- * returned, as they do with F8_ECONN once the daemon is gone. F8_EBUSY: one has not. Each host
- * region keeps a descriptor open for this.
+ * F8_EBUSY, and nothing was done: another thread's call on the client or what is its own has not
+ * returned, as it does with F8_ECONN once the daemon is gone; try again. Calls that begin meanwhile
+ * are F8_EBUSY too, without effect. Each host region keeps a descriptor open for this.
  */
 F8_API int f8_reconnect(struct f8_client *client, int timeout_ms);
 

@@ -2,7 +2,7 @@
 /*
  * f8_reconnect: all that a daemon was told by this client, told to the one that is there now. It
  * comes from what the client, its regions and its groups remember. The one call that changes a
- * client's channel, so no other may run beside it.
+ * client's channel: no other is inside meanwhile (client_seize).
  */
 #include <poll.h>
 #include <time.h>
@@ -19,17 +19,6 @@ static int64_t now_ms(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static int check_idle(const struct f8_client *client)
-{
-    for (struct f8_group *g = client->groups; g; g = g->next) {
-        int status = group_begin_setup(g);
-        if (status != F8_OK)
-            return status;
-        group_end_setup(g);
-    }
-    return F8_OK;
 }
 
 /* The connection that is, or was, there ends before another one begins, which finds its ranks free.
@@ -132,20 +121,25 @@ static int reconnect(struct f8_client *client, int timeout_ms, int64_t deadline)
     return status == F8_OK ? tell_all(client, limited ? left_ms(deadline, timeout_ms) : 0) : status;
 }
 
-int f8_reconnect(struct f8_client *client, int timeout_ms)
+static int keep_trying(struct f8_client *client, int timeout_ms)
 {
-    int status = client_enter(client);
-    if (status == F8_OK)
-        status = check_idle(client);
-    if (status != F8_OK)
-        return status;
     const int64_t deadline = now_ms() + timeout_ms;
     for (;;) {
-        status = reconnect(client, timeout_ms, deadline);
+        int status = reconnect(client, timeout_ms, deadline);
         /* There is none yet, or it ended meanwhile, or it was told to end and lets nobody join. */
         bool again = status == F8_ENODAEMON || status == F8_ECONN;
         if (!again || (timeout_ms >= 0 && now_ms() >= deadline))
             return status;
         (void)poll(NULL, 0, PAUSE_MS);
     }
+}
+
+int f8_reconnect(struct f8_client *client, int timeout_ms)
+{
+    int status = client_seize(client);
+    if (status != F8_OK)
+        return status;
+    status = keep_trying(client, timeout_ms);
+    client_release(client);
+    return status;
 }
