@@ -46,10 +46,10 @@ int region_add(struct f8_client *client, F8__CudaMemory *cuda, const int *fds, u
         return F8_OK;
     if (reply.body != F8__REPLY__BODY_REGION)
         return error_set(F8_EPROTO, "the daemon took a region but gave it no number");
-    region->client = client;
     region->id = (uint32_t)reply.first;
     if (region->listed)
         return F8_OK;
+    region->client = client; /* and never again: calls read it before they are counted */
     pthread_mutex_lock(&client->lock);
     region->next = client->regions;
     client->regions = region;
