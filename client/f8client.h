@@ -134,7 +134,8 @@ F8_API void f8_close(struct f8_client *client);
  * with F8_STATE_CONTINUE for the scales of before. docs/checkpoints.md has the loop around it.
  *
  * Tries until a daemon answers, at most `timeout_ms` (0: once, where one that is there but does not
- * answer has 10 s; F8_FOREVER): F8_ENODAEMON, F8_ECONN. On a device it first waits as f8_close. Any other failure is of what the new daemon was told, as of the calls that told the old one;
+ * answer has 10 s; F8_FOREVER): F8_ENODAEMON, F8_ECONN. On a device it first waits as f8_close. Any
+ * other failure is of what the new daemon was told, as of the calls that told the old one;
  * f8_reconnect may be called again after each. A group over several hosts needs a new unique id:
  * f8_group_rejoin_hosts joins and registers it again, of groups that take amaxes first.
  * On a client that is connected it ends that connection first, which breaks its groups.
