@@ -24,6 +24,7 @@ struct channel_options {
     const char *job;    /* NULL for ADMIN */
     const char *token;  /* may be NULL */
     F8__Role role;
+    int timeout_ms; /* for the daemon to accept and to answer the Hello; 0: SOCKET_PATIENCE_MS */
 };
 
 /* Messages both ways since channel_open. */
@@ -107,6 +108,12 @@ void channel_abandon(struct channel *channel, uint64_t id);
  */
 int channel_call(
     struct channel *channel, F8__Request *request, int memfd, struct channel_reply *ret_reply);
+
+/*
+ * Until another call of this, channel_call waits at most timeout_ms from now in all (negative: no
+ * limit, as at first), and then is F8_EDEADLINE. No other thread may use the channel meanwhile.
+ */
+void channel_limit(struct channel *channel, int timeout_ms);
 
 /* channel_call with `count` descriptors on the packet, at most F8_PROTO_MAX_FDS. */
 int channel_call_with(struct channel *channel, F8__Request *request, const int *fds, uint32_t count,

@@ -9,7 +9,7 @@
 #include "client/error.h"
 #include "client/group.h"
 
-int client_enter(const struct f8_client *client)
+static int check_handle(const struct f8_client *client)
 {
     if (!client)
         return error_set(F8_EINVAL, "the client, group or region is NULL");
@@ -18,6 +18,43 @@ int client_enter(const struct f8_client *client)
             "this client was connected by process %d, not by its child %d; connect anew here",
             (int)client->pid, (int)getpid());
     return F8_OK;
+}
+
+int client_begin(struct f8_client *client, struct f8_client **ret_counted)
+{
+    int status = check_handle(client);
+    if (status != F8_OK)
+        return status;
+    int calls = atomic_load_explicit(&client->calls, memory_order_relaxed);
+    do {
+        if (calls == CLIENT_SEIZED)
+            return error_set(F8_EBUSY, "another thread is in f8_reconnect of this client");
+    } while (!atomic_compare_exchange_weak_explicit(
+        &client->calls, &calls, calls + 1, memory_order_acquire, memory_order_relaxed));
+    *ret_counted = client;
+    return F8_OK;
+}
+
+void client_end(struct f8_client *const *counted)
+{
+    if (*counted)
+        atomic_fetch_sub_explicit(&(*counted)->calls, 1, memory_order_release);
+}
+
+int client_seize(struct f8_client *client)
+{
+    int status = check_handle(client);
+    int calls = 0;
+    if (status != F8_OK || atomic_compare_exchange_strong_explicit(&client->calls, &calls,
+                               CLIENT_SEIZED, memory_order_acquire, memory_order_relaxed))
+        return status;
+    return error_set(
+        F8_EBUSY, "f8_reconnect: a call of another thread on this client has not returned");
+}
+
+void client_release(struct f8_client *client)
+{
+    atomic_store_explicit(&client->calls, 0, memory_order_release);
 }
 
 int client_check_name(const char *what, const char *name)
@@ -63,9 +100,7 @@ int f8_connect(const struct f8_connect_options *options, struct f8_client **ret_
 
 int f8_capability(struct f8_client *client, const char *name, int *ret_has)
 {
-    int status = client_enter(client);
-    if (status != F8_OK)
-        return status;
+    CLIENT_CALL(client);
     if (!name || !ret_has)
         return error_set(F8_EINVAL, "f8_capability: name and ret_has must not be NULL");
     char *names[] = {(char *)(uintptr_t)name};
@@ -110,11 +145,9 @@ int client_set_device(struct f8_client *client, int ordinal)
 
 int f8_set_device(struct f8_client *client, int device)
 {
-    int status = client_enter(client);
-    if (status != F8_OK)
-        return status;
+    CLIENT_CALL(client);
     pthread_mutex_lock(&client->region_lock);
-    status = client_set_device(client, device);
+    int status = client_set_device(client, device);
     pthread_mutex_unlock(&client->region_lock);
     return status;
 }
@@ -159,9 +192,7 @@ void f8_close(struct f8_client *client)
 
 int f8_traffic_read(struct f8_client *client, struct f8_traffic *ret_traffic)
 {
-    int status = client_enter(client);
-    if (status != F8_OK)
-        return status;
+    CLIENT_CALL(client);
     struct channel_traffic traffic;
     channel_traffic(client->channel, &traffic);
     *ret_traffic = (struct f8_traffic){.sent = traffic.sent,

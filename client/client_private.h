@@ -16,6 +16,9 @@
 #include "client/device.h"
 #include "client/f8client.h"
 
+/* In place of a number of calls. */
+#define CLIENT_SEIZED (-1)
+
 struct f8_client {
     struct channel *channel;         /* owned */
     char *job, *token;               /* owned: to connect again; the token may be NULL */
@@ -28,6 +31,8 @@ struct f8_client {
     _Atomic(struct device *) device; /* owned; NULL: the host. Set once, under region_lock, and by
                                         f8_reconnect */
     atomic_uint_fast64_t gathers;
+    atomic_int
+        calls; /* under way; CLIENT_SEIZED: f8_reconnect, which changes what all others read */
 };
 
 struct f8_region {
@@ -41,8 +46,29 @@ struct f8_region {
     bool listed;         /* in the client's list */
 };
 
-/* F8_EINVAL for a NULL client, F8_EFORKED in a child of the process that connected, else F8_OK. */
-int client_enter(const struct f8_client *client);
+/*
+ * The call of a public function begins: F8_EINVAL for a NULL client, F8_EFORKED in a child of the
+ * process that connected, F8_EBUSY while f8_reconnect has the client for itself. It is in
+ * *ret_counted until client_end. Calls inside calls are counted too.
+ */
+int client_begin(struct f8_client *client, struct f8_client **ret_counted);
+void client_end(struct f8_client *const *counted);
+
+/* Makes the caller the only one who is inside, until client_release. F8_EBUSY, and as above. */
+int client_seize(struct f8_client *client);
+void client_release(struct f8_client *client);
+
+/*
+ * The first line of every public function but f8_connect, f8_close and f8_reconnect: it returns at
+ * once if the call must not be, and else counts it until the function ends, whichever way.
+ */
+#define CLIENT_CALL(client)                                                                        \
+    __attribute__((cleanup(client_end))) struct f8_client *counted_call = NULL;                    \
+    do {                                                                                           \
+        int refused_call = client_begin((client), &counted_call);                                  \
+        if (refused_call != F8_OK)                                                                 \
+            return refused_call;                                                                   \
+    } while (0)
 
 /* F8_EINVAL, saying so, unless `name` has 1 to 255 bytes; `what` it names is for the text. */
 int client_check_name(const char *what, const char *name);

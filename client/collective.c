@@ -94,9 +94,7 @@ static int end_whole(struct f8_group *group, const struct whole *whole, uint64_t
 static int start_whole(struct f8_group *group, const struct whole *whole, int64_t deadline_ms,
     void *stream, f8_ticket *ret_ticket)
 {
-    int status = client_enter(group ? group->client : NULL);
-    if (status == F8_OK)
-        status = client_check_stream(group->client, whole->call, stream);
+    int status = client_check_stream(group->client, whole->call, stream);
     if (status == F8_OK)
         status = group_check_sources(group, whole->call);
     if (status == F8_OK)
@@ -129,16 +127,19 @@ static int start_whole(struct f8_group *group, const struct whole *whole, int64_
 
 int f8_precompute(struct f8_group *group, int64_t deadline_ms, void *stream, f8_ticket *ret_ticket)
 {
+    CLIENT_CALL(group ? group->client : NULL);
     return start_whole(group, &precompute, deadline_ms, stream, ret_ticket);
 }
 
 int f8_sync(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
 {
+    CLIENT_CALL(group ? group->client : NULL);
     return start_whole(group, &sync, deadline_ms, NULL, ret_ticket);
 }
 
 int f8_invalidate(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
 {
+    CLIENT_CALL(group ? group->client : NULL);
     return start_whole(group, &invalidate, deadline_ms, NULL, ret_ticket);
 }
 
@@ -159,9 +160,8 @@ static int no_ticket(const struct f8_group *group, f8_ticket ticket)
 
 static int check_ticket(struct f8_group *group, f8_ticket ticket)
 {
-    int status = group_enter(group);
-    if (status != F8_OK)
-        return status;
+    int status = F8_OK;
+    pthread_mutex_lock(&group->lock);
     if (!find_ticket(group, ticket))
         status = no_ticket(group, ticket);
     pthread_mutex_unlock(&group->lock);
@@ -187,6 +187,7 @@ static int end_ticket(
 
 int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms, void *stream)
 {
+    CLIENT_CALL(group ? group->client : NULL);
     int status = check_ticket(group, ticket);
     if (status == F8_OK)
         status = client_check_stream(group->client, "f8_wait", stream);
@@ -206,6 +207,7 @@ int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms, void *stre
 
 int f8_test(struct f8_group *group, f8_ticket ticket, int *ret_done, void *stream)
 {
+    CLIENT_CALL(group ? group->client : NULL);
     int status = check_ticket(group, ticket);
     if (status != F8_OK)
         return status;
@@ -255,9 +257,8 @@ static int check_unread(
 static int enter_weights(struct f8_group *group, const char *call, uint32_t first, uint32_t count,
     uint64_t *ret_generation)
 {
-    int status = group_enter(group);
-    if (status != F8_OK)
-        return status;
+    int status;
+    pthread_mutex_lock(&group->lock);
     if (first > group->num_weights || count > group->num_weights - first)
         status = error_set(F8_EINVAL, "%s of weights %u to %llu (not included): group %s has %u",
             call, first, (unsigned long long)first + count, group->name, group->num_weights);
@@ -270,6 +271,7 @@ static int enter_weights(struct f8_group *group, const char *call, uint32_t firs
 
 int f8_changed(struct f8_group *group, uint32_t first, uint32_t count)
 {
+    CLIENT_CALL(group ? group->client : NULL);
     uint64_t generation;
     int status = enter_weights(group, "f8_changed", first, count, &generation);
     if (status != F8_OK || count == 0)
@@ -288,6 +290,7 @@ int f8_changed(struct f8_group *group, uint32_t first, uint32_t count)
 int f8_weight_move(
     struct f8_group *group, uint32_t weight, const struct f8_region *region, uint64_t offset)
 {
+    CLIENT_CALL(group ? group->client : NULL);
     uint64_t generation;
     int status = enter_weights(group, "f8_weight_move", weight, 1, &generation);
     if (status != F8_OK)
@@ -315,9 +318,8 @@ int f8_weight_move(
 
 int f8_quiesce(struct f8_group *group, int timeout_ms)
 {
-    int status = group_enter(group);
-    if (status != F8_OK)
-        return status;
+    CLIENT_CALL(group ? group->client : NULL);
+    pthread_mutex_lock(&group->lock);
     F8__Quiesce quiesce = F8__QUIESCE__INIT;
     quiesce.group = group->id;
     quiesce.generation = group->generation;
@@ -327,7 +329,7 @@ int f8_quiesce(struct f8_group *group, int timeout_ms)
     request.quiesce = &quiesce;
     struct channel *channel = group->client->channel;
     uint64_t id;
-    status = channel_send(channel, &request, -1, &id);
+    int status = channel_send(channel, &request, -1, &id);
     if (status != F8_OK)
         return status;
     struct channel_reply reply;

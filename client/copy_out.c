@@ -53,6 +53,7 @@ static void copy_rank_major(const struct f8_group *group, const struct bucket *b
 
 int f8_copy_size(struct f8_group *group, uint32_t bucket, enum f8_layout layout, uint64_t *ret_size)
 {
+    CLIENT_CALL(group ? group->client : NULL);
     struct bucket *b;
     int status = group_enter_bucket(group, bucket, &b);
     if (status != F8_OK)
@@ -83,6 +84,7 @@ static int check_copy(const struct f8_group *group, const struct bucket *bucket,
 int f8_copy_out(struct f8_group *group, uint32_t bucket, enum f8_layout layout, void *dst,
     uint64_t size, void *stream)
 {
+    CLIENT_CALL(group ? group->client : NULL);
     struct bucket *b;
     int status = group_enter_bucket(group, bucket, &b);
     if (status != F8_OK)

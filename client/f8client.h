@@ -133,15 +133,16 @@ F8_API void f8_close(struct f8_client *client);
  * versions restart. Then each group is where f8_group_rejoin leaves it, and f8_seal must follow,
  * with F8_STATE_CONTINUE for the scales of before. docs/checkpoints.md has the loop around it.
  *
- * Tries until a daemon answers, at most `timeout_ms` (0: once; F8_FOREVER): F8_ENODAEMON, F8_ECONN.
- * Any other failure is of what the new daemon was told, as of the calls that told the old one;
+ * Tries until a daemon answers, at most `timeout_ms` (0: once, where one that is there but does not
+ * answer has 10 s; F8_FOREVER): F8_ENODAEMON, F8_ECONN. On a device it first waits as f8_close. Any
+ * other failure is of what the new daemon was told, as of the calls that told the old one;
  * f8_reconnect may be called again after each. A group over several hosts needs a new unique id:
  * f8_group_rejoin_hosts joins and registers it again, of groups that take amaxes first.
  * On a client that is connected it ends that connection first, which breaks its groups.
  *
- * No other call on the client or what is its own may run meanwhile: other threads' calls have
- * returned, as they do with F8_ECONN once the daemon is gone. F8_EBUSY: one has not. Each host
- * region keeps a descriptor open for this.
+ * F8_EBUSY, and nothing was done: another thread's call on the client or what is its own has not
+ * returned, as it does with F8_ECONN once the daemon is gone; try again. Calls that begin meanwhile
+ * are F8_EBUSY too, without effect. Each host region keeps a descriptor open for this.
  */
 F8_API int f8_reconnect(struct f8_client *client, int timeout_ms);
 

@@ -83,6 +83,7 @@ static int send_and_lock(struct f8_group *group, struct sending *sending, uint64
 
 int f8_pre_gather(struct f8_group *group, uint32_t bucket, void *stream)
 {
+    CLIENT_CALL(group ? group->client : NULL);
     struct bucket *b;
     int status = group_enter_bucket(group, bucket, &b);
     if (status != F8_OK)
@@ -141,6 +142,7 @@ static int begin_gather(struct f8_group *group, struct bucket *bucket, int64_t d
 
 int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_ms, void *stream)
 {
+    CLIENT_CALL(group ? group->client : NULL);
     struct bucket *b;
     int status = group_enter_bucket(group, bucket, &b);
     if (status != F8_OK)
@@ -285,6 +287,7 @@ static int begin_post_gather(struct f8_group *group, uint32_t bucket, const stru
 int f8_post_gather(struct f8_group *group, uint32_t bucket, int timeout_ms, struct f8_view *views,
     uint32_t num_views, void *stream)
 {
+    CLIENT_CALL(group ? group->client : NULL);
     uint64_t id;
     int status = begin_post_gather(group, bucket, views, num_views, &id);
     if (status == F8_OK)
@@ -311,6 +314,7 @@ int f8_post_gather(struct f8_group *group, uint32_t bucket, int timeout_ms, stru
 
 int f8_gather_test(struct f8_group *group, uint32_t bucket, int *ret_done)
 {
+    CLIENT_CALL(group ? group->client : NULL);
     struct bucket *b;
     int status = group_enter_bucket(group, bucket, &b);
     if (status != F8_OK)
@@ -325,9 +329,9 @@ int f8_gather_test(struct f8_group *group, uint32_t bucket, int *ret_done)
 
 int f8_view_check(struct f8_group *group, const struct f8_view *view)
 {
-    int status = group_enter(group);
-    if (status != F8_OK)
-        return status;
+    CLIENT_CALL(group ? group->client : NULL);
+    int status = F8_OK;
+    pthread_mutex_lock(&group->lock);
     if (!view || view->weight >= group->num_weights) {
         status = error_set(F8_EINVAL, "f8_view_check: not a view of group %s", group->name);
     } else {
@@ -362,10 +366,9 @@ static int release(struct f8_group *group, uint32_t index, void *stream)
 
 int f8_release(struct f8_group *group, uint32_t bucket, void *stream)
 {
+    CLIENT_CALL(group ? group->client : NULL);
     struct bucket *b;
-    int status = client_enter(group ? group->client : NULL);
-    if (status == F8_OK)
-        status = client_check_stream(group->client, "f8_release", stream);
+    int status = client_check_stream(group->client, "f8_release", stream);
     if (status == F8_OK)
         status = group_await_reads(group, stream);
     if (status == F8_OK)

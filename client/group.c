@@ -11,19 +11,11 @@
 #include "client/error.h"
 #include "client/map.h"
 
-int group_enter(struct f8_group *group)
-{
-    int status = client_enter(group ? group->client : NULL);
-    if (status == F8_OK)
-        pthread_mutex_lock(&group->lock);
-    return status;
-}
-
 int group_enter_sealed(struct f8_group *group)
 {
-    int status = group_enter(group);
-    if (status != F8_OK || group->sealed)
-        return status;
+    pthread_mutex_lock(&group->lock);
+    if (group->sealed)
+        return F8_OK;
     pthread_mutex_unlock(&group->lock);
     return error_set(F8_EORDER, "group %s is not sealed: call f8_seal first", group->name);
 }
@@ -45,9 +37,8 @@ int group_enter_bucket(struct f8_group *group, uint32_t bucket, struct bucket **
 
 int group_begin_setup(struct f8_group *group)
 {
-    int status = group_enter(group);
-    if (status != F8_OK)
-        return status;
+    int status = F8_OK;
+    pthread_mutex_lock(&group->lock);
     if (group->busy)
         status = error_set(F8_EBUSY,
             "another thread registers, seals or re-joins in group %s; wait for it", group->name);
@@ -248,9 +239,7 @@ static int join(struct f8_group *group, const struct f8_hosts *hosts)
 int group_join(struct f8_client *client, const char *name, uint32_t rank, uint32_t world_size,
     const struct f8_hosts *hosts, struct f8_group **ret_group)
 {
-    int status = client_enter(client);
-    if (status == F8_OK)
-        status = client_check_name("group", name);
+    int status = client_check_name("group", name);
     if (status != F8_OK)
         return status;
     if (rank >= world_size)
@@ -271,11 +260,13 @@ int group_join(struct f8_client *client, const char *name, uint32_t rank, uint32
 int f8_group_join(struct f8_client *client, const char *name, uint32_t rank, uint32_t world_size,
     struct f8_group **ret_group)
 {
+    CLIENT_CALL(client);
     return group_join(client, name, rank, world_size, NULL, ret_group);
 }
 
 int f8_group_rejoin(struct f8_group *group)
 {
+    CLIENT_CALL(group ? group->client : NULL);
     return group_rejoin(group, NULL);
 }
 

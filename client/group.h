@@ -106,10 +106,8 @@ struct f8_group {
     uint32_t num_slot_events;
 };
 
-/* Checks the handle and takes the group's lock, to be given back with pthread_mutex_unlock. */
-int group_enter(struct f8_group *group);
-
-/* group_enter, and F8_EORDER unless the group is sealed. */
+/* Takes the group's lock, to be given back with pthread_mutex_unlock, unless the group is not
+ * sealed: F8_EORDER. */
 int group_enter_sealed(struct f8_group *group);
 
 /* group_enter_sealed, and F8_EINVAL unless there is such a bucket, which is given. */

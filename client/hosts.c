@@ -19,9 +19,8 @@ static int check_daemon(const struct f8_client *client)
 
 int f8_unique_id(struct f8_client *client, uint8_t ret_id[F8_UNIQUE_ID_SIZE])
 {
-    int status = client_enter(client);
-    if (status == F8_OK)
-        status = check_daemon(client);
+    CLIENT_CALL(client);
+    int status = check_daemon(client);
     if (status != F8_OK)
         return status;
     if (!ret_id)
@@ -58,9 +57,8 @@ static int check_hosts(const char *name, uint32_t world_size, const struct f8_ho
 int f8_group_join_hosts(struct f8_client *client, const char *name, uint32_t rank,
     uint32_t world_size, const struct f8_hosts *hosts, struct f8_group **ret_group)
 {
-    int status = client_enter(client);
-    if (status == F8_OK)
-        status = client_check_name("group", name);
+    CLIENT_CALL(client);
+    int status = client_check_name("group", name);
     if (status == F8_OK)
         status = check_daemon(client);
     if (status == F8_OK)
@@ -72,9 +70,8 @@ int f8_group_join_hosts(struct f8_client *client, const char *name, uint32_t ran
 
 int f8_group_rejoin_hosts(struct f8_group *group, const struct f8_hosts *hosts)
 {
-    int status = client_enter(group ? group->client : NULL);
-    if (status == F8_OK)
-        status = check_daemon(group->client);
+    CLIENT_CALL(group ? group->client : NULL);
+    int status = check_daemon(group->client);
     if (status == F8_OK)
         status = check_hosts(group->name, group->world_size, hosts);
     if (status != F8_OK)

@@ -2,13 +2,14 @@
 /*
  * f8_reconnect: all that a daemon was told by this client, told to the one that is there now. It
  * comes from what the client, its regions and its groups remember. The one call that changes a
- * client's channel, so no other may run beside it.
+ * client's channel: no other is inside meanwhile (client_seize).
  */
 #include <poll.h>
 #include <time.h>
 
 #include "client/error.h"
 #include "client/group.h"
+#include "client/socket.h"
 
 /* Between two tries to reach a daemon. */
 #define PAUSE_MS 20
@@ -18,17 +19,6 @@ static int64_t now_ms(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static int check_idle(const struct f8_client *client)
-{
-    for (struct f8_group *g = client->groups; g; g = g->next) {
-        int status = group_begin_setup(g);
-        if (status != F8_OK)
-            return status;
-        group_end_setup(g);
-    }
-    return F8_OK;
 }
 
 /* The connection that is, or was, there ends before another one begins, which finds its ranks free.
@@ -45,12 +35,13 @@ static void leave(struct f8_client *client)
 
 /* Another connection to the same socket takes the place of the old one, which is kept until then.
  */
-static int replace_channel(struct f8_client *client)
+static int replace_channel(struct f8_client *client, int timeout_ms)
 {
     const struct channel_options options = {.socket = channel_socket(client->channel),
         .job = client->job,
         .token = client->token,
-        .role = F8__ROLE__TRAINER};
+        .role = F8__ROLE__TRAINER,
+        .timeout_ms = timeout_ms};
     struct channel *channel;
     int status = channel_open(&options, &channel);
     if (status != F8_OK)
@@ -97,32 +88,58 @@ static int add_groups(struct f8_client *client)
     return status;
 }
 
-/* One try. What it leaves undone, the next one begins anew. */
-static int reconnect(struct f8_client *client)
+/* A deadline that a daemon has let pass, which is stopped maybe, is that of f8_reconnect. */
+static int tell_all(struct f8_client *client, int timeout_ms)
 {
-    leave(client);
-    int status = replace_channel(client);
-    if (status == F8_OK)
-        status = add_device(client);
+    channel_limit(client->channel, timeout_ms > 0 ? timeout_ms : -1);
+    int status = add_device(client);
     if (status == F8_OK)
         status = add_regions(client);
-    return status == F8_OK ? add_groups(client) : status;
+    if (status == F8_OK)
+        status = add_groups(client);
+    channel_limit(client->channel, -1);
+    if (status == F8_EDEADLINE)
+        status = error_set(F8_ENODAEMON,
+            "f8gatherd at %s did not take within %g s what this client has; it may be stopped",
+            channel_socket(client->channel), timeout_ms / 1e3);
+    return status;
 }
 
-int f8_reconnect(struct f8_client *client, int timeout_ms)
+/* What is left until the deadline, but no more than one try takes. */
+static int left_ms(int64_t deadline, int most)
 {
-    int status = client_enter(client);
-    if (status == F8_OK)
-        status = check_idle(client);
-    if (status != F8_OK)
-        return status;
+    int64_t left = deadline - now_ms();
+    return left < 1 ? 1 : left < most ? (int)left : most;
+}
+
+/* One try. What it leaves undone, the next one begins anew. */
+static int reconnect(struct f8_client *client, int timeout_ms, int64_t deadline)
+{
+    leave(client);
+    bool limited = timeout_ms > 0;
+    int status = replace_channel(client, limited ? left_ms(deadline, SOCKET_PATIENCE_MS) : 0);
+    return status == F8_OK ? tell_all(client, limited ? left_ms(deadline, timeout_ms) : 0) : status;
+}
+
+static int keep_trying(struct f8_client *client, int timeout_ms)
+{
     const int64_t deadline = now_ms() + timeout_ms;
     for (;;) {
-        status = reconnect(client);
+        int status = reconnect(client, timeout_ms, deadline);
         /* There is none yet, or it ended meanwhile, or it was told to end and lets nobody join. */
         bool again = status == F8_ENODAEMON || status == F8_ECONN;
         if (!again || (timeout_ms >= 0 && now_ms() >= deadline))
             return status;
         (void)poll(NULL, 0, PAUSE_MS);
     }
+}
+
+int f8_reconnect(struct f8_client *client, int timeout_ms)
+{
+    int status = client_seize(client);
+    if (status != F8_OK)
+        return status;
+    status = keep_trying(client, timeout_ms);
+    client_release(client);
+    return status;
 }

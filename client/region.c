@@ -46,10 +46,10 @@ int region_add(struct f8_client *client, F8__CudaMemory *cuda, const int *fds, u
         return F8_OK;
     if (reply.body != F8__REPLY__BODY_REGION)
         return error_set(F8_EPROTO, "the daemon took a region but gave it no number");
-    region->client = client;
     region->id = (uint32_t)reply.first;
     if (region->listed)
         return F8_OK;
+    region->client = client; /* and never again: calls read it before they are counted */
     pthread_mutex_lock(&client->lock);
     region->next = client->regions;
     client->regions = region;
@@ -87,13 +87,11 @@ static int region_fill(struct f8_client *client, struct f8_region *region)
 int f8_region_alloc(
     struct f8_client *client, size_t size, struct f8_region **ret_region, void **ret_address)
 {
-    int status = client_enter(client);
-    if (status != F8_OK)
-        return status;
+    CLIENT_CALL(client);
     if (size == 0 || size > INT64_MAX)
         return error_set(F8_EINVAL, "a region of %zu bytes: give a size above 0", size);
     int memfd = -1;
-    status = map_create("region", size, &memfd);
+    int status = map_create("region", size, &memfd);
     if (status != F8_OK)
         return status;
     struct f8_region *region = calloc(1, sizeof(*region));
@@ -146,10 +144,9 @@ static int check_memfd(int memfd, uint64_t *ret_size)
 
 int f8_region_share(struct f8_client *client, int memfd, struct f8_region **ret_region)
 {
-    int status = client_enter(client);
+    CLIENT_CALL(client);
     uint64_t size = 0;
-    if (status == F8_OK)
-        status = check_memfd(memfd, &size);
+    int status = check_memfd(memfd, &size);
     if (status != F8_OK)
         return status;
     struct f8_region *region = calloc(1, sizeof(*region));
@@ -170,16 +167,14 @@ int f8_region_share(struct f8_client *client, int memfd, struct f8_region **ret_
 
 int f8_region_free(struct f8_region *region)
 {
-    int status = client_enter(region ? region->client : NULL);
-    if (status != F8_OK)
-        return status;
+    CLIENT_CALL(region ? region->client : NULL);
     struct f8_client *client = region->client;
     F8__RegionDrop drop = F8__REGION_DROP__INIT;
     drop.region = region->id;
     F8__Request request = F8__REQUEST__INIT;
     request.body_case = F8__REQUEST__BODY_REGION_DROP;
     request.region_drop = &drop;
-    status = channel_call(client->channel, &request, -1, NULL);
+    int status = channel_call(client->channel, &request, -1, NULL);
     if (status != F8_OK)
         return status;
     pthread_mutex_lock(&client->lock);

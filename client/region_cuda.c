@@ -259,11 +259,9 @@ int region_cuda_add_again(struct f8_region *region)
 int f8_region_share_pointer(
     struct f8_client *client, const void *pointer, size_t size, struct f8_region **ret_region)
 {
-    int status = client_enter(client);
-    if (status != F8_OK)
-        return status;
+    CLIENT_CALL(client);
     struct pointer what = {.address = (uintptr_t)pointer, .size = size};
-    status = check_pointer(&what);
+    int status = check_pointer(&what);
     if (status != F8_OK)
         return status;
     struct f8_region *region = calloc(1, sizeof(*region));

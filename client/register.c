@@ -373,6 +373,7 @@ static int register_lists(struct registration *r, uint32_t num_weights,
 int f8_register(struct f8_group *group, const struct f8_weight_desc *weights, uint32_t num_weights,
     const struct f8_bucket_desc *buckets, uint32_t num_buckets)
 {
+    CLIENT_CALL(group ? group->client : NULL);
     int status = group_begin_setup(group);
     if (status != F8_OK)
         return status;

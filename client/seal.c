@@ -192,6 +192,7 @@ static int finish_seal(struct f8_group *group)
 
 int f8_seal(struct f8_group *group, const struct f8_seal_options *options)
 {
+    CLIENT_CALL(group ? group->client : NULL);
     int status = group_begin_setup(group);
     if (status != F8_OK)
         return status;

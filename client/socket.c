@@ -84,7 +84,7 @@ static void search_note(struct search *search, const char *path, int error)
  * A connected descriptor or -errno. It connects in blocking mode, with a limit: a non-blocking
  * connect fails at once while a busy daemon's backlog is full.
  */
-static int try_path(const char *path)
+static int try_path(const char *path, int patience_ms)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof(address.sun_path))
@@ -93,7 +93,7 @@ static int try_path(const char *path)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    struct timeval patience = {.tv_sec = SOCKET_PATIENCE_MS / 1000};
+    struct timeval patience = {.tv_sec = patience_ms / 1000, .tv_usec = patience_ms % 1000 * 1000};
     int rc = setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
     do {
         if (rc == 0)
@@ -120,12 +120,12 @@ void socket_choose(const char *path, char *ret_path, size_t size)
     snprintf(ret_path, size, "%s", search.paths[chosen]);
 }
 
-int socket_connect(const char *path, int *ret_fd, char *ret_path, size_t size)
+int socket_connect(const char *path, int patience_ms, int *ret_fd, char *ret_path, size_t size)
 {
     struct search search;
     search_init(&search, path);
     for (int i = 0; i < search.count; i++) {
-        int fd = try_path(search.paths[i]);
+        int fd = try_path(search.paths[i], patience_ms);
         if (fd >= 0) {
             snprintf(ret_path, size, "%s", search.paths[i]);
             *ret_fd = fd;

@@ -85,6 +85,7 @@ int state_import(const struct f8_seal_options *options, int *ret_memfd)
 
 int f8_syncs(struct f8_group *group, uint64_t *ret_syncs)
 {
+    CLIENT_CALL(group ? group->client : NULL);
     int status = group_enter_sealed(group);
     if (status != F8_OK)
         return status;
@@ -136,9 +137,8 @@ static int take_export(
 
 int f8_export(struct f8_group *group, void **ret_data, size_t *ret_size)
 {
-    int status = client_enter(group ? group->client : NULL);
-    if (status == F8_OK)
-        status = check_capability(group, "f8_export");
+    CLIENT_CALL(group ? group->client : NULL);
+    int status = check_capability(group, "f8_export");
     if (status != F8_OK)
         return status;
     if (!ret_data || !ret_size)

@@ -4,12 +4,19 @@
  * daemon, what is said where something cannot, and that it may be called at any time.
  */
 #include <check.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
-#include <fcntl.h>
 
 #include "f8client.h"
 #include "lib/patience.h"
@@ -170,6 +177,21 @@ START_TEST(no_daemon_is_said_in_time)
 }
 END_TEST
 
+/* The daemon is there, but stopped: it takes connections and answers nothing. */
+START_TEST(a_stopped_daemon_takes_no_more_time)
+{
+    struct timespec from, to;
+    (void)clock_gettime(CLOCK_MONOTONIC, &from);
+    ck_assert_int_eq(kill(host.pid, SIGSTOP), 0);
+    int status = f8_reconnect(client, 300);
+    (void)clock_gettime(CLOCK_MONOTONIC, &to);
+    ck_assert_int_eq(kill(host.pid, SIGCONT), 0);
+    says(status, F8_ENODAEMON, host.socket);
+    ck_assert_msg(to.tv_sec - from.tv_sec < 8, "after %ld s", (long)(to.tv_sec - from.tv_sec));
+    well(f8_reconnect(client, PATIENCE_S * 1000));
+}
+END_TEST
+
 /* On a connection that is there: it is replaced, and other clients find the rank free. */
 START_TEST(a_live_connection_is_replaced)
 {
@@ -245,6 +267,162 @@ START_TEST(a_group_over_hosts_asks_for_an_id)
 }
 END_TEST
 
+/* Two ranks in this process: the first one waits for a gather that the second has not joined. */
+struct pair {
+    struct f8_client *other; /* owned */
+    struct f8_group *groups[2];
+    pthread_t thread;
+    int status; /* of the thread's call */
+};
+
+static void *seal_second(void *argument)
+{
+    struct pair *pair = argument;
+    pair->status = f8_seal(pair->groups[1], NULL);
+    return NULL;
+}
+
+static void *wait_for_gather(void *argument)
+{
+    struct pair *pair = argument;
+    pair->status = f8_post_gather(pair->groups[0], 0, F8_FOREVER, NULL, 0, NULL);
+    return NULL;
+}
+
+static void pair_up(struct pair *pair)
+{
+    const struct f8_connect_options options = {
+        .socket = host.socket, .job = "x", .token = "secret"};
+    well(f8_connect(&options, &pair->other));
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        struct f8_client *mine = rank ? pair->other : client;
+        struct f8_region *own;
+        void *memory;
+        well(f8_region_alloc(mine, 4096, &own, &memory));
+        well(f8_group_join(mine, "dp", rank, 2, &pair->groups[rank]));
+        const struct f8_weight_desc weight = raw("a", own, 0);
+        const struct f8_bucket_desc bucket = {.name = "a", .count = 1};
+        well(f8_register(pair->groups[rank], &weight, 1, &bucket, 1));
+    }
+    ck_assert_int_eq(pthread_create(&pair->thread, NULL, seal_second, pair), 0);
+    well(f8_seal(pair->groups[0], NULL));
+    (void)pthread_join(pair->thread, NULL);
+    well(pair->status);
+}
+
+/*
+ * A wait that goes on is not disturbed, nor does it lose its channel. f8_reconnect can come before
+ * the thread waits, and then it does what it is for: the gather is lost, and asked for again.
+ */
+START_TEST(a_wait_under_way_is_left_alone)
+{
+    struct pair pair;
+    int status = F8_OK;
+    while (status == F8_OK) {
+        pair_up(&pair);
+        well(f8_gather(pair.groups[0], 0, F8_DEFAULT_DEADLINE, NULL));
+        ck_assert_int_eq(pthread_create(&pair.thread, NULL, wait_for_gather, &pair), 0);
+        for (int i = 0; i < 100 && status == F8_OK; i++) {
+            struct f8_traffic traffic;
+            well(f8_traffic_read(client, &traffic)); /* calls beside the wait go on */
+            (void)poll(NULL, 0, 1);
+        }
+        status = f8_reconnect(client, PATIENCE_S * 1000);
+        if (status == F8_OK) { /* the thread is late */
+            (void)pthread_join(pair.thread, NULL);
+            f8_close(pair.other);
+            f8_close(client);
+            const struct f8_connect_options options = {
+                .socket = host.socket, .job = "x", .token = "secret"};
+            well(f8_connect(&options, &client));
+        }
+    }
+    says(status, F8_EBUSY, "has not returned");
+    well(f8_gather(pair.groups[1], 0, F8_DEFAULT_DEADLINE, NULL));
+    well(f8_post_gather(pair.groups[1], 0, F8_FOREVER, NULL, 0, NULL));
+    (void)pthread_join(pair.thread, NULL);
+    well(pair.status);
+    f8_close(pair.other);
+    well(f8_reconnect(client, PATIENCE_S * 1000)); /* and now nobody waits */
+}
+END_TEST
+
+/* What the threads of the test below share. */
+struct crowd {
+    struct f8_group *group; /* borrowed: from the client */
+    atomic_bool over;
+    atomic_int busy; /* calls that came during a f8_reconnect */
+};
+
+static void count(struct crowd *crowd, int status)
+{
+    atomic_fetch_add(&crowd->busy, status == F8_EBUSY);
+}
+
+static void *call_the_client(void *argument)
+{
+    struct crowd *crowd = argument;
+    while (!atomic_load(&crowd->over)) {
+        struct f8_region *region;
+        struct f8_group *joined;
+        void *memory;
+        int status = f8_region_alloc(client, 4096, &region, &memory);
+        count(crowd, status);
+        if (status == F8_OK)
+            while (f8_region_free(region) == F8_EBUSY)
+                (void)sched_yield();
+        count(crowd, f8_group_join(client, "dp", 0, 1, &joined));
+    }
+    return NULL;
+}
+
+static void *call_the_group(void *argument)
+{
+    struct crowd *crowd = argument;
+    while (!atomic_load(&crowd->over)) {
+        f8_ticket ticket;
+        int status = f8_seal(crowd->group, NULL);
+        count(crowd, status);
+        if (f8_precompute(crowd->group, F8_DEFAULT_DEADLINE, NULL, &ticket) == F8_OK)
+            count(crowd, f8_wait(crowd->group, ticket, F8_FOREVER, NULL));
+        if (f8_gather(crowd->group, 0, F8_DEFAULT_DEADLINE, NULL) == F8_OK)
+            count(crowd, f8_post_gather(crowd->group, 0, F8_FOREVER, NULL, 0, NULL));
+        (void)f8_release(crowd->group, 0, NULL);
+        count(crowd, f8_quiesce(crowd->group, F8_FOREVER));
+    }
+    return NULL;
+}
+
+/* Threads that know of nothing call all the time: each call is before f8_reconnect or after it. */
+START_TEST(calls_of_other_threads_are_kept_apart)
+{
+    struct crowd crowd = {.over = false};
+    struct f8_region *own;
+    pthread_t threads[2];
+    void *memory;
+    well(f8_region_alloc(client, 4096, &own, &memory));
+    well(f8_group_join(client, "dp", 0, 1, &crowd.group));
+    const struct f8_weight_desc weight = raw("a", own, 0);
+    const struct f8_bucket_desc bucket = {.name = "a", .count = 1};
+    well(f8_register(crowd.group, &weight, 1, &bucket, 1));
+    ck_assert_int_eq(pthread_create(&threads[0], NULL, call_the_client, &crowd), 0);
+    ck_assert_int_eq(pthread_create(&threads[1], NULL, call_the_group, &crowd), 0);
+    for (int done = 0; done < 20 || atomic_load(&crowd.busy) == 0;) {
+        int status = f8_reconnect(client, PATIENCE_S * 1000);
+        if (status == F8_OK)
+            done++;
+        else
+            says(status, F8_EBUSY, "has not returned");
+    }
+    atomic_store(&crowd.over, true);
+    for (int i = 0; i < 2; i++)
+        (void)pthread_join(threads[i], NULL);
+    well(f8_reconnect(client, PATIENCE_S * 1000));
+    well(f8_seal(crowd.group, NULL));
+    ck_assert(gathered(crowd.group, 0, 0) == 0);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = tcase_create("calls");
@@ -253,7 +431,10 @@ int main(void)
     tcase_add_test(tcase, all_comes_back);
     tcase_add_test(tcase, what_was_under_way_is_over);
     tcase_add_test(tcase, no_daemon_is_said_in_time);
+    tcase_add_test(tcase, a_stopped_daemon_takes_no_more_time);
     tcase_add_test(tcase, a_live_connection_is_replaced);
+    tcase_add_test(tcase, a_wait_under_way_is_left_alone);
+    tcase_add_test(tcase, calls_of_other_threads_are_kept_apart);
     tcase_add_test(tcase, a_refusal_is_told);
     tcase_add_test(tcase, a_group_over_hosts_asks_for_an_id);
     return run_suite("reconnect_calls", tcase);
