@@ -80,7 +80,8 @@ static int take_hello(struct channel *channel, const F8__Reply *reply)
         &channel->pending, hello->credit < MOST_CREDIT ? hello->credit : MOST_CREDIT);
 }
 
-static int say_hello(struct channel *channel, const struct channel_options *options)
+static int say_hello(
+    struct channel *channel, const struct channel_options *options, int patience_ms)
 {
     F8__Hello hello;
     fill_hello(&hello, options);
@@ -88,12 +89,12 @@ static int say_hello(struct channel *channel, const struct channel_options *opti
     request.body_case = F8__REQUEST__BODY_HELLO;
     request.hello = &hello;
     F8__Reply *reply = NULL;
-    int status = channel_ask(channel, &request, SOCKET_PATIENCE_MS, &reply);
+    int status = channel_ask(channel, &request, patience_ms, &reply);
     if (status == F8_EDEADLINE)
         return error_set(F8_ENODAEMON,
-            "f8gatherd at %s did not answer within %d s; it may be "
+            "f8gatherd at %s did not answer within %g s; it may be "
             "stopped",
-            channel->socket, SOCKET_PATIENCE_MS / 1000);
+            channel->socket, patience_ms / 1e3);
     if (status != F8_OK)
         return status;
     status = take_hello(channel, reply);
@@ -107,14 +108,15 @@ int channel_open(const struct channel_options *options, struct channel **ret_cha
     if (!channel)
         return error_set(F8_ENOMEM, "no memory for a connection");
     int status = F8_OK;
+    int patience_ms = options->timeout_ms > 0 ? options->timeout_ms : SOCKET_PATIENCE_MS;
     channel->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (channel->poke < 0)
         status = error_set(F8_ELIMIT, "no descriptor for a connection; raise ulimit -n");
     if (status == F8_OK)
-        status =
-            socket_connect(options->socket, &channel->fd, channel->socket, sizeof(channel->socket));
+        status = socket_connect(
+            options->socket, patience_ms, &channel->fd, channel->socket, sizeof(channel->socket));
     if (status == F8_OK)
-        status = say_hello(channel, options);
+        status = say_hello(channel, options, patience_ms);
     if (status != F8_OK) {
         channel_close(channel);
         return status;

@@ -24,6 +24,7 @@ struct channel_options {
     const char *job;    /* NULL for ADMIN */
     const char *token;  /* may be NULL */
     F8__Role role;
+    int timeout_ms; /* for the daemon to accept and to answer the Hello; 0: SOCKET_PATIENCE_MS */
 };
 
 /* Messages both ways since channel_open. */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -34,7 +35,7 @@ START_TEST(no_daemon_names_every_path)
 {
     struct channel *channel = NULL;
     const struct channel_options options = {.job = "test"};
-    setenv("F8GATHERD_SOCKET", "/nonexistent/one.sock", 1);
+    setenv("F8GATHERD_SOCKET", "", 1); /* as if it were not set */
     setenv("XDG_RUNTIME_DIR", "/nonexistent/runtime", 1);
     int status = channel_open(&options, &channel);
     unsetenv("F8GATHERD_SOCKET");
@@ -42,9 +43,38 @@ START_TEST(no_daemon_names_every_path)
     if (access(F8_PROTO_SOCKET, F_OK) == 0)
         return; /* a daemon is installed here: the search ends at it */
     ck_assert_int_eq(status, F8_ENODAEMON);
-    assert_text("/nonexistent/one.sock (no such file");
-    assert_text(F8_PROTO_SOCKET);
-    assert_text("/nonexistent/runtime/f8gatherd.sock");
+    assert_text(F8_PROTO_SOCKET " (no such file");
+    assert_text("/nonexistent/runtime/f8gatherd.sock (no such file");
+}
+END_TEST
+
+/* A daemon listens at one of the usual places, and is not what was meant. */
+START_TEST(environment_has_the_last_word)
+{
+    struct fake_daemon daemon;
+    struct channel *channel = NULL;
+    char usual[128];
+    const struct channel_options options = {.job = "test"};
+    fake_start(&daemon, fake_serve);
+    snprintf(usual, sizeof(usual), "%s/" F8_PROTO_SOCKET_NAME, daemon.directory);
+    ck_assert_int_eq(symlink(daemon.socket, usual), 0);
+    setenv("F8GATHERD_SOCKET", "/nonexistent/one.sock", 1);
+    setenv("XDG_RUNTIME_DIR", daemon.directory, 1);
+    ck_assert_int_eq(channel_open(&options, &channel), F8_ENODAEMON);
+    ck_assert_str_eq(error_text(), "no daemon answers; tried /nonexistent/one.sock (no such file; "
+                                   "is f8gatherd running?), as F8GATHERD_SOCKET says");
+    unsetenv("F8GATHERD_SOCKET");
+    if (access(F8_PROTO_SOCKET, F_OK) != 0) { /* else a daemon is installed here */
+        ck_assert_int_eq(channel_open(&options, &channel), F8_OK);
+        ck_assert_str_eq(channel_socket(channel), usual);
+    } else {
+        ck_assert_int_eq(
+            channel_open(&(struct channel_options){.socket = usual, .job = "test"}, &channel),
+            F8_OK);
+    }
+    unsetenv("XDG_RUNTIME_DIR");
+    ck_assert_int_eq(unlink(usual), 0);
+    finish(&daemon, channel);
 }
 END_TEST
 
@@ -467,6 +497,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, descriptors_go_with_a_packet);
     tcase_add_test(tcase, no_daemon_names_every_path);
+    tcase_add_test(tcase, environment_has_the_last_word);
     tcase_add_test(tcase, environment_finds_daemon);
     tcase_add_test(tcase, dead_socket_ends_the_search);
     tcase_add_test(tcase, long_path);

@@ -255,18 +255,14 @@ END_TEST
 START_TEST(test_no_daemon_names_every_socket)
 {
     char text[1024];
+    int status;
 
-    setenv("F8GATHERD_SOCKET", "/nowhere/one.sock", 1);
     setenv("XDG_RUNTIME_DIR", "/nowhere/runtime", 1);
-    if (ctl_run("status", text, sizeof(text)) != 3) {
-        /* A daemon of the system's own answers between the two. */
-        unsetenv("F8GATHERD_SOCKET");
-        unsetenv("XDG_RUNTIME_DIR");
-        return;
-    }
-    unsetenv("F8GATHERD_SOCKET");
+    status = ctl_run("status", text, sizeof(text));
     unsetenv("XDG_RUNTIME_DIR");
-    ck_assert_ptr_nonnull(strstr(text, "/nowhere/one.sock"));
+    if (status != 3) {
+        return; /* a daemon of the system's own answers before it */
+    }
     ck_assert_ptr_nonnull(strstr(text, "/run/f8gatherd/f8gatherd.sock"));
     ck_assert_ptr_nonnull(strstr(text, "/nowhere/runtime/f8gatherd.sock"));
 }

@@ -181,12 +181,21 @@ static void see_owner(struct host *host)
     }
 }
 
+/* What --timeout leaves, but no longer than others wait for a daemon. */
+static int patience(const struct doctor *doctor)
+{
+    int left = doctor_left(doctor);
+
+    return left == 0 ? 1 : left < SOCKET_PATIENCE_MS ? left : SOCKET_PATIENCE_MS;
+}
+
 /* The status is asked for too, for the checks to come. */
 static int ask_daemon(struct doctor *doctor)
 {
     struct host *host = doctor->own;
     struct ctl *ctl = doctor->ctl;
-    struct channel_options options = {.socket = host->socket, .role = F8__ROLE__ADMIN};
+    struct channel_options options = {
+        .socket = host->socket, .role = F8__ROLE__ADMIN, .timeout_ms = patience(doctor)};
     int status = channel_open(&options, &ctl->channel);
 
     if (status == F8_OK) {

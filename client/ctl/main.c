@@ -13,7 +13,8 @@
 
 static int run(struct ctl *ctl, const struct command *command)
 {
-    struct channel_options options = {.socket = ctl->socket, .role = F8__ROLE__ADMIN};
+    struct channel_options options = {
+        .socket = ctl->socket, .role = F8__ROLE__ADMIN, .timeout_ms = ctl->timeout_ms};
     int result, status = F8_OK;
 
     if (!(command->takes & CTL_ALONE)) {

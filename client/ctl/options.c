@@ -18,7 +18,7 @@
 /* X(ID, "flag", "VALUE" or NULL, what a command must take for it or 0, "help") */
 #define OPTION_LIST(X)                                                                             \
     X(SOCKET, "socket", "PATH", 0,                                                                 \
-        "the daemon's socket (default: $F8GATHERD_SOCKET, then the usual places)")                 \
+        "the daemon's socket (default: $F8GATHERD_SOCKET, else the usual places)")                 \
     X(JOB, "job", "GLOB", 0, "only jobs whose name matches")                                       \
     X(NAME, "name", "GLOB", 0, "only groups, weights or buckets whose name matches")               \
     X(SORT, "sort", "COLUMN", CTL_TAKES_SORT,                                                      \

@@ -266,7 +266,8 @@ static void forget(struct top *top)
 
 static int connect_again(struct top *top)
 {
-    struct channel_options options = {.socket = top->ctl->socket, .role = F8__ROLE__ADMIN};
+    struct channel_options options = {
+        .socket = top->ctl->socket, .role = F8__ROLE__ADMIN, .timeout_ms = top->ctl->timeout_ms};
 
     return top->ctl->channel != NULL ? F8_OK : channel_open(&options, &top->ctl->channel);
 }

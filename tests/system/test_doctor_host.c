@@ -163,6 +163,17 @@ START_TEST(socket_of_another_program)
 }
 END_TEST
 
+/* The kernel takes the connection for it, and then there is silence. */
+static void stopped_daemon_is_left_at_timeout(void)
+{
+    struct program program;
+    program_start(&program, F8_TEST_CTL, NULL, "--socket %s --timeout 0.3 status", server.socket);
+    program_expect(&program, 3);
+    ck_assert_msg(
+        strstr(program.err, "did not answer within 0.3 s; it may be stopped"), "%s", program.err);
+    program_done(&program);
+}
+
 START_TEST(daemon_that_is_stopped)
 {
     char remedy[32];
@@ -172,6 +183,7 @@ START_TEST(daemon_that_is_stopped)
     examine(1);
     (void)snprintf(remedy, sizeof(remedy), "kill -CONT %d", (int)server.pid);
     found("daemon", "FAILED", "its process is stopped", remedy);
+    stopped_daemon_is_left_at_timeout();
     ck_assert_int_eq(kill(server.pid, SIGCONT), 0);
 }
 END_TEST
