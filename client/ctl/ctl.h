@@ -134,7 +134,7 @@ enum ctl_takes {
     X(monitor, NULL, NULL, CTL_TAKES_JOB | CTL_TAKES_EVENTS | CTL_TAKES_SINCE | CTL_TAKES_COUNT,   \
         "the same as JSON, one object a line")                                                     \
     X(ping, NULL, NULL, 0, "whether the daemon answers, and how fast")                             \
-    X(version, NULL, NULL, 0, "the versions of f8ctl and of the daemon")
+    X(version, NULL, NULL, CTL_ALONE, "the versions of f8ctl and of the daemon")
 
 /* f8ctl unique-id, reset-amax and log-level, whose names are no words of C. */
 int command_unique_id(struct ctl *ctl);
@@ -152,6 +152,10 @@ CTL_COMMANDS(CTL_DECLARE)
 #define CTL_ID_DIGITS (2 * F8_PROTO_UNIQUE_ID_SIZE)
 void ctl_id_text(const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], char digits[CTL_ID_DIGITS + 1]);
 int ctl_id_parse(const char *text, uint8_t ret_id[F8_PROTO_UNIQUE_ID_SIZE]);
+
+/* Connects as ADMIN within --timeout, if it is not done yet: F8_OK, or what error_text() explains.
+ */
+int ctl_connect(struct ctl *ctl);
 
 /* Tells on standard error why a call on the channel failed; the exit status for it. */
 int ctl_failed(int status);

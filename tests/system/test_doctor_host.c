@@ -213,7 +213,10 @@ START_TEST(users_who_may_not)
     ck_assert_int_eq(chmod(server.directory, 0755), 0);
     examine_after(1, become_nobody);
     found("permission", "FAILED", "may not connect: Permission denied; it is for root",
-        "usermod -aG root ");
+        "run the daemon as user f8gatherd, not as root, and usermod -aG f8gatherd ");
+    ck_assert_int_eq(chown(server.socket, (uid_t)-1, 1), 0); /* a group that may be joined */
+    examine_after(1, become_nobody);
+    found("permission", "FAILED", "may not connect: Permission denied; it is for ", "usermod -aG ");
     ck_assert_int_eq(chmod(server.socket, 0666), 0);
     examine_after(0, become_nobody);
     found("permission", "warning", "so may everybody else (mode 0666)", "chmod 0660 ");
