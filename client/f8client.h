@@ -96,8 +96,9 @@ F8_API const char *f8_version(void);
 
 /* Settings of f8_connect. Zero-initialise; zero or NULL takes the default. */
 struct f8_connect_options {
-    const char *socket; /* path; default $F8GATHERD_SOCKET, /run/f8gatherd/f8gatherd.sock, then
-                           $XDG_RUNTIME_DIR/f8gatherd.sock: the first that exists */
+    const char *socket; /* path; default $F8GATHERD_SOCKET, and if that is not set the first that
+                           exists of /run/f8gatherd/f8gatherd.sock and
+                           $XDG_RUNTIME_DIR/f8gatherd.sock */
     const char *job;    /* name of the training run, at most 255 bytes; required */
     const char *token;  /* optional secret of the job, set by its first client: separates
                            containers that share a uid */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +20,13 @@
 #include "client/error.h"
 #include "proto/protocol.h"
 
-#define MAX_CANDIDATES 3
+#define MAX_CANDIDATES 2
 
 /* The paths to try, and what has been said about those that failed. */
 struct search {
     const char *paths[MAX_CANDIDATES]; /* borrowed: from the caller, the environment, runtime */
     int count;
+    bool by_environment;    /* the only path is that of F8GATHERD_SOCKET */
     char runtime[PATH_MAX]; /* $XDG_RUNTIME_DIR/f8gatherd.sock */
     char tried[1024];
 };
@@ -35,15 +37,17 @@ static void search_add(struct search *search, const char *path)
         search->paths[search->count++] = path;
 }
 
+/* Whoever names a socket means it: with a typing error in it, no other daemon may be taken. */
 static void search_init(struct search *search, const char *path)
 {
+    const char *named = getenv(F8_PROTO_SOCKET_ENV);
     search->count = 0;
     search->tried[0] = '\0';
-    if (path) {
-        search->paths[search->count++] = path;
+    search->by_environment = !path && named && named[0];
+    if (path || search->by_environment) {
+        search->paths[search->count++] = path ? path : named;
         return;
     }
-    search_add(search, getenv(F8_PROTO_SOCKET_ENV));
     search_add(search, F8_PROTO_SOCKET);
     const char *directory = getenv("XDG_RUNTIME_DIR");
     if (directory && directory[0]) {
@@ -136,5 +140,6 @@ int socket_connect(const char *path, int patience_ms, int *ret_fd, char *ret_pat
         if (fd != -ENOENT && fd != -ENOTDIR)
             break;
     }
-    return error_set(F8_ENODAEMON, "no daemon answers; tried %s", search.tried);
+    return error_set(F8_ENODAEMON, "no daemon answers; tried %s%s", search.tried,
+        search.by_environment ? ", as " F8_PROTO_SOCKET_ENV " says" : "");
 }

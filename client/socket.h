@@ -7,15 +7,16 @@
 
 #include <stddef.h>
 
-/* How long a daemon may take to accept and to answer the first message, in milliseconds. */
+/* How long a daemon may take to accept and to answer the first message, in milliseconds, unless
+ * whoever connects has another limit. */
 #define SOCKET_PATIENCE_MS 10000
 
 /*
- * Connects to `path`, or if that is NULL to the first socket that exists of $F8GATHERD_SOCKET,
- * /run/f8gatherd/f8gatherd.sock and $XDG_RUNTIME_DIR/f8gatherd.sock. Gives the non-blocking,
- * close-on-exec descriptor in *ret_fd, and its path in ret_path (room for `size` bytes).
- * The daemon has patience_ms to accept. F8_ENODAEMON names every path tried and what was wrong with
- * it.
+ * Connects to `path`, or if that is NULL to $F8GATHERD_SOCKET, or if that is unset or empty to the
+ * first that exists of /run/f8gatherd/f8gatherd.sock and $XDG_RUNTIME_DIR/f8gatherd.sock. A daemon
+ * that is busy may take patience_ms (more than 0) to accept. Gives the non-blocking, close-on-exec
+ * descriptor in *ret_fd, and its path in ret_path (room for `size` bytes).
+ * F8_ENODAEMON names every path tried and what was wrong with it.
  */
 int socket_connect(const char *path, int patience_ms, int *ret_fd, char *ret_path, size_t size);
 

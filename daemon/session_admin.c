@@ -68,8 +68,9 @@ int session_evict(struct session *session, const struct incoming *incoming, stru
     reply->engines = collective_drop_warm(collective, message->uid, message->job);
     if (reply->states + reply->engines == 0)
         return reason_set(&answer->reason, F8_ENOENT,
-            "nothing is kept of a job %.120s of uid %u (--uid says whose it is)", message->job,
-            (unsigned)message->uid);
+            "nothing is kept of a job %.120s of uid %u (--uid says whose it is)%s", message->job,
+            (unsigned)message->uid,
+            strpbrk(message->job, "*?[") ? "; evict takes a job's name, no glob" : "");
     const struct log_fields fields = {.job = message->job, .pid = session->peer.pid};
     log_of(&fields, LOG_LEVEL_INFO,
         "job %s of uid %u is evicted by an operator (%s): %u states of %" PRIu64

@@ -49,8 +49,9 @@ static int count_groups(const struct session *session, const F8__ResetAmax *mess
     }
     if (count == 0)
         return reason_set(reason, F8_ENOENT,
-            "no delayed weight is called %.200s (f8ctl amax lists those that have a history)",
-            message->name);
+            "no delayed weight is called %.200s%s%.120s (f8ctl amax lists those that have a "
+            "history)",
+            message->name, message->job[0] != '\0' ? " in a job like " : "", message->job);
     *ret_count = count;
     return F8_OK;
 }

@@ -128,7 +128,7 @@ static int find_state(const struct session *session, uid_t uid, const char *job,
         return F8_OK;
     return reason_set(reason, F8_ENOENT,
         "nothing is stored for job %.120s, group %.120s of uid %u: it has no delayed weights, or "
-        "was not sealed yet",
+        "was not sealed yet; f8ctl groups lists the groups that there are",
         job, group, (unsigned)uid);
 }
 

@@ -3,7 +3,7 @@
 add_library(fake_daemon STATIC lib/fake_daemon.c lib/fake_daemon.h)
 target_link_libraries(fake_daemon PUBLIC f8proto Threads::Threads)
 
-foreach(suite test_channel test_channel_flow)
+foreach(suite test_channel test_channel_flow test_socket)
     f8_add_test(${suite} LABEL client SOURCES ${suite}.c lib/pings.c LIBS f8channel fake_daemon)
 endforeach()
 foreach(suite test_client test_client_groups test_client_state test_gather test_waits

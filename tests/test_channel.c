@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The channel alone, against scripts of a fake daemon: finding the socket, versions, signals and
- * timeouts, lost connections, garbage.
+ * The channel alone, against scripts of a fake daemon: versions, signals and timeouts, lost
+ * connections, garbage.
  */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -27,76 +28,6 @@ static int open_status(struct fake_daemon *daemon, fake_script *script)
     fake_stop(daemon);
     return status;
 }
-
-/* ---- finding the daemon ---- */
-
-START_TEST(no_daemon_names_every_path)
-{
-    struct channel *channel = NULL;
-    const struct channel_options options = {.job = "test"};
-    setenv("F8GATHERD_SOCKET", "/nonexistent/one.sock", 1);
-    setenv("XDG_RUNTIME_DIR", "/nonexistent/runtime", 1);
-    int status = channel_open(&options, &channel);
-    unsetenv("F8GATHERD_SOCKET");
-    unsetenv("XDG_RUNTIME_DIR");
-    if (access(F8_PROTO_SOCKET, F_OK) == 0)
-        return; /* a daemon is installed here: the search ends at it */
-    ck_assert_int_eq(status, F8_ENODAEMON);
-    assert_text("/nonexistent/one.sock (no such file");
-    assert_text(F8_PROTO_SOCKET);
-    assert_text("/nonexistent/runtime/f8gatherd.sock");
-}
-END_TEST
-
-START_TEST(environment_finds_daemon)
-{
-    struct fake_daemon daemon;
-    struct channel *channel = NULL;
-    const struct channel_options options = {.job = "test"};
-    fake_start(&daemon, fake_serve);
-    setenv("F8GATHERD_SOCKET", daemon.socket, 1);
-    ck_assert_int_eq(channel_open(&options, &channel), F8_OK);
-    unsetenv("F8GATHERD_SOCKET");
-    ck_assert_str_eq(channel_socket(channel), daemon.socket);
-    ck_assert_str_eq(channel_daemon_version(channel), "0.0.0-fake");
-    ck_assert_int_eq(channel_daemon_pid(channel), FAKE_PID);
-    finish(&daemon, channel);
-}
-END_TEST
-
-START_TEST(dead_socket_ends_the_search)
-{
-    struct fake_daemon daemon;
-    struct channel *channel = NULL;
-    fake_start(&daemon, fake_serve);
-    shutdown(daemon.listener, SHUT_RDWR); /* the file stays, nobody listens */
-    pthread_join(daemon.thread, NULL);
-    close(daemon.listener);
-    const struct channel_options options = {.job = "test"};
-    setenv("F8GATHERD_SOCKET", daemon.socket, 1);
-    ck_assert_int_eq(channel_open(&options, &channel), F8_ENODAEMON);
-    unsetenv("F8GATHERD_SOCKET");
-    assert_text(daemon.socket);
-    assert_text("nobody listens");
-    ck_assert_ptr_null(strstr(error_text(), F8_PROTO_SOCKET));
-    unlink(daemon.socket);
-    rmdir(daemon.directory);
-    close(daemon.go);
-    close(daemon.loaded);
-}
-END_TEST
-
-START_TEST(long_path)
-{
-    char path[200];
-    memset(path, 'x', sizeof(path) - 1);
-    path[sizeof(path) - 1] = '\0';
-    struct channel *channel = NULL;
-    const struct channel_options options = {.socket = path, .job = "test"};
-    ck_assert_int_eq(channel_open(&options, &channel), F8_ENODAEMON);
-    assert_text("107 bytes");
-}
-END_TEST
 
 /* ---- Hello ---- */
 
@@ -466,10 +397,6 @@ int main(void)
     TCase *tcase = tcase_create("channel");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, descriptors_go_with_a_packet);
-    tcase_add_test(tcase, no_daemon_names_every_path);
-    tcase_add_test(tcase, environment_finds_daemon);
-    tcase_add_test(tcase, dead_socket_ends_the_search);
-    tcase_add_test(tcase, long_path);
     tcase_add_test(tcase, other_major);
     tcase_add_test(tcase, newer_minor);
     tcase_add_test(tcase, hello_refused);

@@ -80,6 +80,13 @@ START_TEST(help_of_a_command_has_its_flags)
     has("Columns of --sort:\n  job name scale bits");
     has("\n  --top N ");
     has_not("--last");
+    has("\n  --job GLOB ");
+    has("\n  --name GLOB ");
+    ask("monitor --help", 0);
+    has("\n  --job GLOB ");
+    has_not("--name");
+    ask("drain --help", 0);
+    has_not("--job");
     ask("ping --help", 0);
     has_not("Flags of this command:");
     ask("frob --help", 2);

@@ -125,7 +125,7 @@ START_TEST(report_wants_a_form)
     ask("report --html /nowhere/page.html", 1);
     has("cannot be made: No such file or directory");
     ask("report --html /dev/null", 1);
-    has("/dev/null is there already");
+    has("/dev/null is a device: --force writes to it");
     ask("report --sort name --html -", 2);
 }
 END_TEST

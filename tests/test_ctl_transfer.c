@@ -193,6 +193,86 @@ START_TEST(export_replaces_only_by_force)
 }
 END_TEST
 
+/* The kind of what is there by that name, which may be a link. */
+static mode_t kind_of(const char *name)
+{
+    struct stat stat;
+    ck_assert_int_eq(lstat(name, &stat), 0);
+    return stat.st_mode & S_IFMT;
+}
+
+START_TEST(force_writes_through_devices)
+{
+    char home[sizeof(file)];
+    (void)strcpy(home, file);
+    (void)strcpy(file, "/dev/full");
+    ask("export run dp", 1);
+    assert_says("/dev/full is a device: --force writes to it");
+    ask("--force export run dp", 1);
+    assert_says("/dev/full: No space left on device");
+    ck_assert_uint_eq(kind_of(file), S_IFCHR);
+    (void)strcpy(file, "/dev/null");
+    ask("--force export run dp", 0);
+    assert_says("wrote /dev/null: 200000 bytes");
+    ck_assert_uint_eq(kind_of(file), S_IFCHR);
+    (void)strcpy(file, home);
+}
+END_TEST
+
+/* A reader gets it all, and the FIFO stays. */
+START_TEST(force_writes_through_a_fifo)
+{
+    static uint8_t written[SIZE + 1];
+    char command[512];
+    ck_assert_int_eq(mkfifo(file, 0600), 0);
+    (void)snprintf(command, sizeof(command), "cat %s >%s.read; cat %s.read; rm %s.read", file, file,
+        file, file);
+    FILE *reader = popen(command, "r");
+    ck_assert_ptr_nonnull(reader);
+    ask("--force export run dp", 0);
+    ck_assert_uint_eq(fread(written, 1, sizeof(written), reader), SIZE);
+    ck_assert_mem_eq(written, state, SIZE);
+    ck_assert_int_eq(pclose(reader), 0);
+    ck_assert_uint_eq(kind_of(file), S_IFIFO);
+}
+END_TEST
+
+START_TEST(force_follows_links_to_files)
+{
+    static uint8_t written[SIZE + 1];
+    char target[128];
+    (void)snprintf(target, sizeof(target), "%s/target", directory);
+    ck_assert_int_eq(symlink("target", file), 0);
+    ask("--force export run dp", 1);
+    assert_says("/state is a symbolic link that leads to no file: No such file or directory");
+    ck_assert_int_ne(access(target, F_OK), 0);
+    FILE *stream = fopen(target, "w");
+    ck_assert_ptr_nonnull(stream);
+    ck_assert_int_eq(fclose(stream), 0);
+    ask("export run dp", 1);
+    assert_says("/state is there already");
+    ask("--force export run dp", 0);
+    ck_assert_uint_eq(kind_of(file), S_IFLNK);
+    ck_assert_uint_eq(kind_of(target), S_IFREG);
+    ck_assert_uint_eq(read_file(written, sizeof(written)), SIZE);
+    ck_assert_mem_eq(written, state, SIZE);
+    ck_assert_int_eq(unlink(target), 0);
+}
+END_TEST
+
+START_TEST(force_leaves_directories)
+{
+    ck_assert_int_eq(mkdir(file, 0700), 0);
+    ask("--force export run dp", 1);
+    assert_says("/state is a directory, and not replaced: name a file");
+    ck_assert_int_eq(rmdir(file), 0);
+    ck_assert_int_eq(symlink("/dev/null", file), 0);
+    ask("--force export run dp", 1);
+    assert_says("/state is a symbolic link to /dev/null, which is no regular file");
+    ck_assert_uint_eq(kind_of("/dev/null"), S_IFCHR);
+}
+END_TEST
+
 START_TEST(export_as_json)
 {
     ask("--json export run dp", 0);
@@ -271,6 +351,10 @@ int main(void)
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_test(cases, export_writes_the_file);
     tcase_add_test(cases, export_replaces_only_by_force);
+    tcase_add_test(cases, force_writes_through_devices);
+    tcase_add_test(cases, force_writes_through_a_fifo);
+    tcase_add_test(cases, force_follows_links_to_files);
+    tcase_add_test(cases, force_leaves_directories);
     tcase_add_test(cases, export_as_json);
     tcase_add_test(cases, failed_export_leaves_nothing);
     tcase_add_test(cases, import_sends_the_file);

@@ -5,6 +5,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "client/ctl/confirm.h"
 #include "client/ctl/ctl.h"
@@ -135,6 +136,19 @@ static int print_level(struct ctl *ctl, const F8__LogLevelReply *reply)
     return CTL_OK;
 }
 
+/* NULL: it is only to be shown. */
+static bool is_level(const char *word)
+{
+    static const char *const levels[] = {"error", "warning", "info", "debug"};
+
+    for (size_t i = 0; word != NULL && i < sizeof(levels) / sizeof(levels[0]); i++) {
+        if (strcmp(levels[i], word) == 0) {
+            return true;
+        }
+    }
+    return word == NULL;
+}
+
 int command_log_level(struct ctl *ctl)
 {
     F8__Request request = F8__REQUEST__INIT;
@@ -142,6 +156,12 @@ int command_log_level(struct ctl *ctl)
     F8__Reply *reply;
     int status, result;
 
+    if (!is_level(ctl->arguments[0])) {
+        fprintf(stderr,
+            "f8ctl: log-level: %s is no log level: error, warning, info and debug are\n",
+            ctl->arguments[0]);
+        return CTL_USAGE;
+    }
     message.level = (char *)(ctl->arguments[0] != NULL ? ctl->arguments[0] : "");
     request.body_case = F8__REQUEST__BODY_LOG_LEVEL;
     request.log_level = &message;

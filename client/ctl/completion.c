@@ -174,10 +174,9 @@ static int print_names(struct ctl *ctl, enum completion_kind kind)
         [COMPLETION_DELAYED] = F8__VIEW__WEIGHTS,
         [COMPLETION_JOBS] = F8__VIEW__JOBS,
         [COMPLETION_GROUPS] = F8__VIEW__GROUPS};
-    struct channel_options options = {.socket = ctl->socket, .role = F8__ROLE__ADMIN};
     struct fetched fetched;
     json_t *array;
-    int status = channel_open(&options, &ctl->channel);
+    int status = ctl_connect(ctl);
 
     if (status == F8_OK) {
         status = fetch(ctl, views[kind], NULL, &fetched);

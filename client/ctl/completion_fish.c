@@ -51,7 +51,9 @@ static void print_kind(FILE *to, enum completion_kind kind, const struct command
         fprintf(to, " -F");
         break;
     case COMPLETION_COLUMNS:
-        fprintf(to, " -a '%s'", completion_columns(command));
+        if (command != NULL) {
+            fprintf(to, " -a '%s'", completion_columns(command));
+        }
         break;
     case COMPLETION_SHELL:
         fprintf(to, " -a '" COMPLETION_SHELLS "'");
@@ -61,12 +63,16 @@ static void print_kind(FILE *to, enum completion_kind kind, const struct command
     }
 }
 
-/* A flag of every command (NULL), or of one. */
+#define NO_COMMAND_YET "test (count (__f8ctl_words)) -eq 0"
+
+/* A flag of one command; or (NULL) of every command, or one that may stand before its command. */
 static void print_option(FILE *to, const struct ctl_option *option, const struct command *command)
 {
     fprintf(to, "complete -c f8ctl");
     if (command != NULL) {
         fprintf(to, " -n '__f8ctl_at %s'", command->name);
+    } else if (option->special != 0) {
+        fprintf(to, " -n '" NO_COMMAND_YET "'");
     }
     fprintf(to, " -l %s%s", option->flag,
         option->value == NULL                             ? ""
@@ -82,8 +88,7 @@ static void print_option(FILE *to, const struct ctl_option *option, const struct
 
 static void print_command(FILE *to, const struct command *command)
 {
-    fprintf(
-        to, "complete -c f8ctl -n 'test (count (__f8ctl_words)) -eq 0' -a %s -d ", command->name);
+    fprintf(to, "complete -c f8ctl -n '" NO_COMMAND_YET "' -a %s -d ", command->name);
     completion_quote_fish(to, command->help);
     fprintf(to, "\n");
     for (int n = 0; n < completion_num_arguments(command); n++) {
@@ -111,9 +116,7 @@ void completion_fish(FILE *to)
     }
     fprintf(to, "\ncomplete -c f8ctl -f\n");
     for (size_t i = 0; i < ctl_num_options; i++) {
-        if (ctl_options[i].special == 0) {
-            print_option(to, &ctl_options[i], NULL);
-        }
+        print_option(to, &ctl_options[i], NULL);
     }
     for (size_t c = 0; c < ctl_num_commands; c++) {
         print_command(to, &ctl_commands[c]);

@@ -73,8 +73,13 @@ enum ctl_takes {
     CTL_TAKES_SINCE = 1 << 17,
     CTL_TAKES_COUNT = 1 << 18,
     CTL_TAKES_INTERVAL = 1 << 19,
+    CTL_TAKES_JOB = 1 << 20, /* it and the next: filters */
+    CTL_TAKES_NAME = 1 << 21,
     CTL_ALONE = 1 << 30, /* it connects by itself, if at all */
 };
+
+/* Of what jobs have: both filters. */
+#define CTL_TAKES_FILTERS (CTL_TAKES_JOB | CTL_TAKES_NAME)
 
 /* Ways to show a history. */
 #define CTL_TAKES_HISTORY (CTL_TAKES_PLOT | CTL_TAKES_TABLE | CTL_TAKES_SVG | CTL_TAKES_FORCE)
@@ -86,17 +91,24 @@ enum ctl_takes {
  */
 #define CTL_COMMANDS(X)                                                                            \
     X(status, NULL, NULL, 0, "what the daemon is, and what it holds")                              \
-    X(jobs, NULL, &columns_jobs, 0, "training runs")                                               \
-    X(groups, NULL, &columns_groups, 0, "groups of ranks, their state and their processes")        \
-    X(weights, NULL, &columns_weights, 0, "registered weights and how they are gathered")          \
-    X(scales, NULL, &columns_scales, 0, "scales: values, age, and what they did to the weights")   \
-    X(amax, NULL, &columns_amax, 0, "amaxes, their history as a sparkline, and syncs")             \
-    X(buckets, NULL, &columns_buckets, 0, "buckets, sums over their weights, and who holds them")  \
-    X(show, "NAME", NULL, 0, "all that is known of the weights of that name")                      \
-    X(history, "NAME", NULL, CTL_TAKES_LAST | CTL_TAKES_HISTORY,                                   \
+    X(jobs, NULL, &columns_jobs, CTL_TAKES_JOB, "training runs")                                   \
+    X(groups, NULL, &columns_groups, CTL_TAKES_FILTERS,                                            \
+        "groups of ranks, their state and their processes")                                        \
+    X(weights, NULL, &columns_weights, CTL_TAKES_FILTERS,                                          \
+        "registered weights and how they are gathered")                                            \
+    X(scales, NULL, &columns_scales, CTL_TAKES_FILTERS,                                            \
+        "scales: values, age, and what they did to the weights")                                   \
+    X(amax, NULL, &columns_amax, CTL_TAKES_FILTERS,                                                \
+        "amaxes, their history as a sparkline, and syncs")                                         \
+    X(buckets, NULL, &columns_buckets, CTL_TAKES_FILTERS,                                          \
+        "buckets, sums over their weights, and who holds them")                                    \
+    X(show, "NAME", NULL, CTL_TAKES_JOB, "all that is known of the weights of that name")          \
+    X(history, "NAME", NULL, CTL_TAKES_JOB | CTL_TAKES_LAST | CTL_TAKES_HISTORY,                   \
         "amax of a delayed weight and the scale that followed, sync by sync")                      \
-    X(rounds, NULL, &columns_rounds, 0, "collectives under way: what waits for whom, since when")  \
-    X(hosts, NULL, &columns_hosts, 0, "hosts of groups that span several, and their heartbeats")   \
+    X(rounds, NULL, &columns_rounds, CTL_TAKES_FILTERS,                                            \
+        "collectives under way: what waits for whom, since when")                                  \
+    X(hosts, NULL, &columns_hosts, CTL_TAKES_FILTERS,                                              \
+        "hosts of groups that span several, and their heartbeats")                                 \
     X(export, "JOB GROUP FILE", NULL, CTL_TAKES_FORCE | CTL_TAKES_UID | CTL_TAKES_FORMAT,          \
         "write the scaling state of a group, as of its last sync")                                 \
     X(import, "JOB GROUP FILE", NULL, CTL_TAKES_UID,                                               \
@@ -109,19 +121,20 @@ enum ctl_takes {
     X(doctor, NULL, NULL, CTL_TAKES_PEER | CTL_ALONE,                                              \
         "what is wrong here, and how to mend it; with --peer, on the way to another host")         \
     X(metrics, NULL, NULL, CTL_TAKES_WEIGHTS, "all that the daemon counts, as OpenMetrics text")   \
-    X(stats, NULL, NULL, CTL_TAKES_OVER, "totals, rates and times of the daemon; --job: of jobs")  \
-    X(report, NULL, NULL, CTL_TAKES_HTML | CTL_TAKES_TOP | CTL_TAKES_FORCE,                        \
+    X(stats, NULL, NULL, CTL_TAKES_JOB | CTL_TAKES_OVER,                                           \
+        "totals, rates and times of the daemon; --job: of jobs")                                   \
+    X(report, NULL, NULL, CTL_TAKES_FILTERS | CTL_TAKES_HTML | CTL_TAKES_TOP | CTL_TAKES_FORCE,    \
         "all of it at once: --html FILE, a page that needs nothing else")                          \
-    X(completion, "SHELL", NULL, CTL_ALONE,                                                        \
+    X(completion, "SHELL", NULL, CTL_TAKES_FILTERS | CTL_ALONE,                                    \
         "the script by which bash, zsh or fish completes words")                                   \
-    X(top, NULL, &columns_top, CTL_TAKES_INTERVAL | CTL_TAKES_COUNT,                               \
+    X(top, NULL, &columns_top, CTL_TAKES_FILTERS | CTL_TAKES_INTERVAL | CTL_TAKES_COUNT,           \
         "live: rates of groups and weights, and what waits; q ends it")                            \
-    X(watch, NULL, NULL, CTL_TAKES_EVENTS | CTL_TAKES_SINCE | CTL_TAKES_COUNT,                     \
+    X(watch, NULL, NULL, CTL_TAKES_JOB | CTL_TAKES_EVENTS | CTL_TAKES_SINCE | CTL_TAKES_COUNT,     \
         "events as they happen, a line each")                                                      \
-    X(monitor, NULL, NULL, CTL_TAKES_EVENTS | CTL_TAKES_SINCE | CTL_TAKES_COUNT,                   \
+    X(monitor, NULL, NULL, CTL_TAKES_JOB | CTL_TAKES_EVENTS | CTL_TAKES_SINCE | CTL_TAKES_COUNT,   \
         "the same as JSON, one object a line")                                                     \
     X(ping, NULL, NULL, 0, "whether the daemon answers, and how fast")                             \
-    X(version, NULL, NULL, 0, "the versions of f8ctl and of the daemon")
+    X(version, NULL, NULL, CTL_ALONE, "the versions of f8ctl and of the daemon")
 
 /* f8ctl unique-id, reset-amax and log-level, whose names are no words of C. */
 int command_unique_id(struct ctl *ctl);
@@ -139,6 +152,10 @@ CTL_COMMANDS(CTL_DECLARE)
 #define CTL_ID_DIGITS (2 * F8_PROTO_UNIQUE_ID_SIZE)
 void ctl_id_text(const uint8_t id[F8_PROTO_UNIQUE_ID_SIZE], char digits[CTL_ID_DIGITS + 1]);
 int ctl_id_parse(const char *text, uint8_t ret_id[F8_PROTO_UNIQUE_ID_SIZE]);
+
+/* Connects as ADMIN within --timeout, if it is not done yet: F8_OK, or what error_text() explains.
+ */
+int ctl_connect(struct ctl *ctl);
 
 /* Tells on standard error why a call on the channel failed; the exit status for it. */
 int ctl_failed(int status);

@@ -69,11 +69,31 @@ static bool check_socket(struct doctor *doctor, const struct check *check)
     return true;
 }
 
+/* To be in root's group is far more than to train, so that is no remedy. */
+static void add_forbidden(
+    struct doctor *doctor, const struct check *check, const char *user, const struct stat *stat)
+{
+    char group[HOST_NAME];
+    int error = errno;
+    struct finding *finding =
+        doctor_add(doctor, check, DOCTOR_FAILED, "%s may not connect: %s; it is for %s", user,
+            strerror(error), host_group(stat->st_gid, group));
+
+    if (stat->st_gid != 0) {
+        doctor_remedy(finding, "usermod -aG %s %s, and log in anew", group, user);
+    } else {
+        doctor_remedy(finding,
+            "run the daemon as user f8gatherd, not as root, and usermod -aG f8gatherd %s; or a "
+            "daemon of your own: f8gatherd --socket PATH, and export " F8_PROTO_SOCKET_ENV "=PATH",
+            user);
+    }
+}
+
 /* Who may write to it, may train; beyond its group that is hardly meant. */
 static bool check_permission(struct doctor *doctor, const struct check *check)
 {
     const struct host *host = doctor->own;
-    char user[HOST_NAME], group[HOST_NAME];
+    char user[HOST_NAME];
     struct stat stat;
 
     if (lstat(host->socket, &stat) != 0) {
@@ -81,11 +101,8 @@ static bool check_permission(struct doctor *doctor, const struct check *check)
         return false;
     }
     host_user(geteuid(), user);
-    host_group(stat.st_gid, group);
     if (faccessat(AT_FDCWD, host->socket, W_OK, AT_EACCESS) != 0) {
-        doctor_remedy(doctor_add(doctor, check, DOCTOR_FAILED,
-                          "%s may not connect: %s; it is for %s", user, strerror(errno), group),
-            "usermod -aG %s %s, and log in anew", group, user);
+        add_forbidden(doctor, check, user, &stat);
         return false;
     }
     if (stat.st_mode & S_IWOTH) {
@@ -181,12 +198,21 @@ static void see_owner(struct host *host)
     }
 }
 
+/* What --timeout leaves, but no longer than others wait for a daemon. */
+static int patience(const struct doctor *doctor)
+{
+    int left = doctor_left(doctor);
+
+    return left == 0 ? 1 : left < SOCKET_PATIENCE_MS ? left : SOCKET_PATIENCE_MS;
+}
+
 /* The status is asked for too, for the checks to come. */
 static int ask_daemon(struct doctor *doctor)
 {
     struct host *host = doctor->own;
     struct ctl *ctl = doctor->ctl;
-    struct channel_options options = {.socket = host->socket, .role = F8__ROLE__ADMIN};
+    struct channel_options options = {
+        .socket = host->socket, .role = F8__ROLE__ADMIN, .timeout_ms = patience(doctor)};
     int status = channel_open(&options, &ctl->channel);
 
     if (status == F8_OK) {

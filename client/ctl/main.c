@@ -13,12 +13,8 @@
 
 static int run(struct ctl *ctl, const struct command *command)
 {
-    struct channel_options options = {.socket = ctl->socket, .role = F8__ROLE__ADMIN};
-    int result, status = F8_OK;
+    int result, status = command->takes & CTL_ALONE ? F8_OK : ctl_connect(ctl);
 
-    if (!(command->takes & CTL_ALONE)) {
-        status = channel_open(&options, &ctl->channel);
-    }
     if (status != F8_OK) {
         return ctl_failed(status);
     }

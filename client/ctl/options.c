@@ -18,9 +18,9 @@
 /* X(ID, "flag", "VALUE" or NULL, what a command must take for it or 0, "help") */
 #define OPTION_LIST(X)                                                                             \
     X(SOCKET, "socket", "PATH", 0,                                                                 \
-        "the daemon's socket (default: $F8GATHERD_SOCKET, then the usual places)")                 \
-    X(JOB, "job", "GLOB", 0, "only jobs whose name matches")                                       \
-    X(NAME, "name", "GLOB", 0, "only groups, weights or buckets whose name matches")               \
+        "the daemon's socket (default: $F8GATHERD_SOCKET, else the usual places)")                 \
+    X(JOB, "job", "GLOB", CTL_TAKES_JOB, "only jobs whose name matches")                           \
+    X(NAME, "name", "GLOB", CTL_TAKES_NAME, "only groups, weights or buckets whose name matches")  \
     X(SORT, "sort", "COLUMN", CTL_TAKES_SORT,                                                      \
         "sort a list by a column, such as saturated; -COLUMN: descending")                         \
     X(TOP, "top", "N", CTL_TAKES_TOP,                                                              \
@@ -85,7 +85,7 @@ const struct command ctl_commands[] = {
 #undef COMMAND_ROW
         {"unique-id", NULL, NULL, 0, "the id of a new group over several hosts, in hexadecimal",
             command_unique_id},
-    {"reset-amax", "NAME", NULL, CTL_TAKES_YES,
+    {"reset-amax", "NAME", NULL, CTL_TAKES_YES | CTL_TAKES_JOB,
         "have delayed weights, by name or glob, begin their amax history anew", command_reset_amax},
     {"log-level", "[LEVEL]", NULL, 0,
         "what is logged: error, warning, info or debug; without LEVEL, shows it",
@@ -148,6 +148,12 @@ static int take_format(const char *text, struct ctl *ctl)
 static int take_special(int id, struct ctl *ctl)
 {
     switch (id) {
+    case OPTION_JOB:
+        ctl->job = optarg;
+        return 0;
+    case OPTION_NAME:
+        ctl->name = optarg;
+        return 0;
     case OPTION_SORT:
         ctl->sort = optarg;
         return 0;
@@ -206,12 +212,6 @@ static int take_option(int id, char **argv, struct ctl *ctl)
     switch (id) {
     case OPTION_SOCKET:
         ctl->socket = optarg;
-        return 0;
-    case OPTION_JOB:
-        ctl->job = optarg;
-        return 0;
-    case OPTION_NAME:
-        ctl->name = optarg;
         return 0;
     case OPTION_TIMEOUT:
         ctl->timeout_given = true;

@@ -264,13 +264,6 @@ static void forget(struct top *top)
     weights_done(&top->weights);
 }
 
-static int connect_again(struct top *top)
-{
-    struct channel_options options = {.socket = top->ctl->socket, .role = F8__ROLE__ADMIN};
-
-    return top->ctl->channel != NULL ? F8_OK : channel_open(&options, &top->ctl->channel);
-}
-
 /* Another daemon counts anew: nothing of before is compared with it. */
 static void notice_restart(struct top *top, const F8__StatusInfo *status)
 {
@@ -291,7 +284,7 @@ static void notice_restart(struct top *top, const F8__StatusInfo *status)
 static int take(struct top *top)
 {
     struct top_look next = {0};
-    int status = connect_again(top);
+    int status = ctl_connect(top->ctl);
 
     if (status == F8_OK) {
         status = look(top->ctl, &next);

@@ -15,6 +15,14 @@
 #include "client/ctl/sort.h"
 #include "client/error.h"
 
+int ctl_connect(struct ctl *ctl)
+{
+    struct channel_options options = {
+        .socket = ctl->socket, .role = F8__ROLE__ADMIN, .timeout_ms = ctl->timeout_ms};
+
+    return ctl->channel != NULL ? F8_OK : channel_open(&options, &ctl->channel);
+}
+
 int ctl_failed(int status)
 {
     fprintf(stderr, "f8ctl: %s\n", error_text());
@@ -241,29 +249,48 @@ int command_ping(struct ctl *ctl)
 static json_t *capabilities_json(const struct ctl *ctl)
 {
     json_t *list = json_array();
-    for (int c = 0; c < F8_CAPABILITY_COUNT; c++)
+    for (int c = 0; ctl->channel != NULL && c < F8_CAPABILITY_COUNT; c++)
         if (channel_can(ctl->channel, (enum f8_capability)c))
             json_array_append_new(list, json_string(f8_proto_capabilities[c]));
     return list;
 }
 
-int command_version(struct ctl *ctl)
+static int print_version_json(struct ctl *ctl)
 {
-    const char *daemon = channel_daemon_version(ctl->channel);
+    const char *daemon = ctl->channel != NULL ? channel_daemon_version(ctl->channel) : NULL;
 
-    if (ctl->json) {
-        return json_print(ctl, "version",
-            json_pack("{s:s, s:s, s:i, s:i, s:o}", "f8ctl", F8_VERSION, "f8gatherd", daemon,
-                "protocol_major", F8_PROTO_MAJOR, "protocol_minor", F8_PROTO_MINOR, "capabilities",
-                capabilities_json(ctl)));
-    }
-    printf("f8ctl %s, protocol %d.%d\nf8gatherd %s (pid %d) at %s\n", F8_VERSION, F8_PROTO_MAJOR,
-        F8_PROTO_MINOR, daemon, (int)channel_daemon_pid(ctl->channel),
-        channel_socket(ctl->channel));
-    printf("it can:");
+    return json_print(ctl, "version",
+        json_pack("{s:s, s:s?, s:i, s:i, s:o}", "f8ctl", F8_VERSION, "f8gatherd", daemon,
+            "protocol_major", F8_PROTO_MAJOR, "protocol_minor", F8_PROTO_MINOR, "capabilities",
+            capabilities_json(ctl)));
+}
+
+static void print_daemon_version(const struct ctl *ctl)
+{
+    printf("f8gatherd %s (pid %d) at %s\nit can:", channel_daemon_version(ctl->channel),
+        (int)channel_daemon_pid(ctl->channel), channel_socket(ctl->channel));
     for (int c = 0; c < F8_CAPABILITY_COUNT; c++)
         if (channel_can(ctl->channel, (enum f8_capability)c))
             printf(" %s", f8_proto_capabilities[c]);
     printf("\n");
-    return CTL_OK;
+}
+
+/* Its own version is known without a daemon too. */
+int command_version(struct ctl *ctl)
+{
+    int status = ctl_connect(ctl), result = CTL_OK;
+
+    if (ctl->json) {
+        result = print_version_json(ctl);
+    } else {
+        printf("f8ctl %s, protocol %d.%d\n", F8_VERSION, F8_PROTO_MAJOR, F8_PROTO_MINOR);
+    }
+    fflush(stdout);
+    if (status != F8_OK) {
+        return ctl_failed(status);
+    }
+    if (!ctl->json) {
+        print_daemon_version(ctl);
+    }
+    return result;
 }

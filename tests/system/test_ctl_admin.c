@@ -78,7 +78,9 @@ START_TEST(reset_outlives_the_daemon)
     ctl(2, "forgets the amax history of the delayed weights layers.* of all jobs: give --yes",
         "reset-amax layers.*");
     ck_assert(initialised());
-    ctl(1, "no delayed weight is called wq", "reset-amax wq --yes");
+    ctl(1, "no delayed weight is called wq (f8ctl amax", "reset-amax wq --yes");
+    ctl(1, "no delayed weight is called layers.* in a job like no*",
+        "reset-amax layers.* --job no* --yes");
     ck_assert_int_eq(ask_number("reset-amax layers.* --job x --yes", "reset_amax", "weights"), 1);
     ck_assert(!initialised());
     test_daemon_await_log(&server,
@@ -177,6 +179,8 @@ START_TEST(dead_job_is_evicted)
     state_rank_leave(&server, NULL); /* its state lingers */
     ctl(2, "drops all that is kept of job x of uid ", "evict x");
     ctl(1, "nothing is kept of a job y", "evict y --yes");
+    ctl(1, "(--uid says whose it is); evict takes a job's name, no glob", "evict x* --yes");
+    ctl(1, "f8ctl groups lists the groups that there are", "export y dp -");
     ctl(1, "nothing is kept of a job x of uid 4711", "evict x --uid 4711 --yes");
     state_rank_join(&server, &rank, &(struct state_setup){0});
     (void)snprintf(words, sizeof(words), "is not dead, it has 1 clients: pid %d", (int)getpid());
@@ -319,7 +323,7 @@ START_TEST(level_holds_until_a_reload)
     rank_connect(&rank, server.socket);
     rank_close(&rank);
     test_daemon_await_log(&server, "f8gatherd: debug: ");
-    ctl(1, "loud is no log level", "log-level loud");
+    ctl(2, "loud is no log level", "log-level loud");
     test_daemon_signal(&server, SIGHUP, "SIGHUP: reading the settings again");
     json_t *level = program_ask_ctl(server.socket, "log-level", "log_level");
     ck_assert_str_eq(json_string_value(json_object_get(level, "level")), "info");

@@ -401,12 +401,28 @@ START_TEST(test_cause)
 }
 END_TEST
 
+static void version_is_told_without_a_daemon(void)
+{
+    struct program ctl;
+    run_ctl(&ctl, "version", 3);
+    ck_assert_msg(strncmp(ctl.out, "f8ctl " F8_VERSION ", protocol ",
+                      strlen("f8ctl " F8_VERSION ", protocol ")) == 0,
+        "%s", ctl.out);
+    ck_assert_msg(strstr(ctl.err, "no daemon answers; tried "), "%s", ctl.err);
+    program_done(&ctl);
+    run_ctl(&ctl, "version --json", 3);
+    ck_assert_msg(
+        strstr(ctl.out, "\"f8ctl\":\"" F8_VERSION "\",\"f8gatherd\":null"), "%s", ctl.out);
+    program_done(&ctl);
+}
+
 START_TEST(test_no_daemon)
 {
     test_daemon_start(&server, NULL);
     test_daemon_kill(&server);
     assert_says("status", 3, server.socket);
     assert_says("--json status", 3, "no daemon answers; tried ");
+    version_is_told_without_a_daemon();
     test_daemon_restart(&server, NULL);
     assert_says("status", 0, server.socket);
     test_daemon_stop(&server);

@@ -163,6 +163,17 @@ START_TEST(socket_of_another_program)
 }
 END_TEST
 
+/* The kernel takes the connection for it, and then there is silence. */
+static void stopped_daemon_is_left_at_timeout(void)
+{
+    struct program program;
+    program_start(&program, F8_TEST_CTL, NULL, "--socket %s --timeout 0.3 status", server.socket);
+    program_expect(&program, 3);
+    ck_assert_msg(
+        strstr(program.err, "did not answer within 0.3 s; it may be stopped"), "%s", program.err);
+    program_done(&program);
+}
+
 START_TEST(daemon_that_is_stopped)
 {
     char remedy[32];
@@ -172,6 +183,7 @@ START_TEST(daemon_that_is_stopped)
     examine(1);
     (void)snprintf(remedy, sizeof(remedy), "kill -CONT %d", (int)server.pid);
     found("daemon", "FAILED", "its process is stopped", remedy);
+    stopped_daemon_is_left_at_timeout();
     ck_assert_int_eq(kill(server.pid, SIGCONT), 0);
 }
 END_TEST
@@ -201,7 +213,10 @@ START_TEST(users_who_may_not)
     ck_assert_int_eq(chmod(server.directory, 0755), 0);
     examine_after(1, become_nobody);
     found("permission", "FAILED", "may not connect: Permission denied; it is for root",
-        "usermod -aG root ");
+        "run the daemon as user f8gatherd, not as root, and usermod -aG f8gatherd ");
+    ck_assert_int_eq(chown(server.socket, (uid_t)-1, 1), 0); /* a group that may be joined */
+    examine_after(1, become_nobody);
+    found("permission", "FAILED", "may not connect: Permission denied; it is for ", "usermod -aG ");
     ck_assert_int_eq(chmod(server.socket, 0666), 0);
     examine_after(0, become_nobody);
     found("permission", "warning", "so may everybody else (mode 0666)", "chmod 0660 ");
