@@ -10,6 +10,7 @@
 
 #include "client/ctl/ctl.h"
 #include "client/ctl/options.h"
+#include "client/error.h"
 
 static int run(struct ctl *ctl, const struct command *command)
 {
@@ -18,6 +19,12 @@ static int run(struct ctl *ctl, const struct command *command)
 
     if (!(command->takes & CTL_ALONE)) {
         status = channel_open(&options, &ctl->channel);
+    }
+    if (status == F8_EPERM) {
+        char refusal[512];
+
+        snprintf(refusal, sizeof(refusal), "%s", error_text());
+        status = error_set(status, "%s: %s", command->name, refusal);
     }
     if (status != F8_OK) {
         return ctl_failed(status);

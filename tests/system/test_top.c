@@ -366,7 +366,7 @@ START_TEST(waiting_rounds)
         &ctl, F8_TEST_CTL, NULL, "--socket %s top --count 1 --interval 0.1", server.socket);
     program_expect(&ctl, 0);
     ck_assert_ptr_nonnull(strstr(ctl.out, "1 waiting rounds"));
-    (void)snprintf(waits, sizeof(waits), "s, for rank 1 (pid %d)\n", (int)getpid());
+    (void)snprintf(waits, sizeof(waits), "s, for rank 1 (pid %d)  ", (int)getpid());
     ck_assert_ptr_nonnull(strstr(ctl.out, "gather embed, "));
     ck_assert_ptr_nonnull(strstr(ctl.out, waits));
     program_done(&ctl);
@@ -470,6 +470,7 @@ int main(void)
     tcase_set_timeout(tcase, 2 * PATIENCE_S);
     tcase_add_test(tcase, draws_and_quits);
     tcase_add_test(tcase, fits_any_size);
+    tcase_add_test(tcase, narrow_has_what_matters);
     tcase_add_test(tcase, resizes_at_once);
     tcase_add_test(tcase, keys_sort);
     tcase_add_loop_test(
