@@ -86,6 +86,17 @@ START_TEST(dead_socket_ends_the_search)
 }
 END_TEST
 
+START_TEST(no_socket)
+{
+    static const char *const paths[] = {"/", "/dev/null"};
+    struct channel *channel = NULL;
+    const struct channel_options options = {.socket = paths[_i], .job = "test"};
+    ck_assert_int_eq(channel_open(&options, &channel), F8_ENODAEMON);
+    assert_text("it is no socket");
+    ck_assert_ptr_null(strstr(error_text(), "has ended"));
+}
+END_TEST
+
 START_TEST(long_path)
 {
     char path[200];
@@ -470,6 +481,7 @@ int main(void)
     tcase_add_test(tcase, environment_finds_daemon);
     tcase_add_test(tcase, dead_socket_ends_the_search);
     tcase_add_test(tcase, long_path);
+    tcase_add_loop_test(tcase, no_socket, 0, 2);
     tcase_add_test(tcase, other_major);
     tcase_add_test(tcase, newer_minor);
     tcase_add_test(tcase, hello_refused);
