@@ -301,7 +301,7 @@ enum f8_state {
     F8_STATE_IMPORT = 2,   /* what f8_export gave, such as from a checkpoint */
 };
 
-/* As f8_seal_options.syncs: whatever is stored. */
+/* As f8_seal_options.syncs: whatever is stored, but something: F8_ENOENT if there is nothing. */
 #define F8_ANY_SYNCS UINT64_MAX
 
 /* Settings of f8_seal; all ranks must give the same. Zero-initialise. */
@@ -324,7 +324,9 @@ struct f8_seal_options {
  *
  * What is stored is dropped or replaced only by a seal that succeeds. F8_EINVAL: options that do
  * not go together; F8_EMISMATCH: a stored or imported state is of other weights, or has seen
- * another number of syncs.
+ * another number of syncs; F8_ENOENT: F8_STATE_CONTINUE with syncs other than 0, F8_ANY_SYNCS
+ * included, of delayed weights for which nothing is stored. A first start so seals with
+ * F8_STATE_FRESH, or continues at syncs 0, which refuses what an earlier run has left.
  */
 F8_API int f8_seal(struct f8_group *group, const struct f8_seal_options *options);
 

@@ -4,6 +4,12 @@
 include(CMakePackageConfigHelpers)
 set(F8_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/f8client)
 
+# Found from where the file lies, so that what is installed can be moved; an absolute LIBDIR cannot.
+set(F8_PC_PREFIX ${CMAKE_INSTALL_PREFIX})
+if(NOT IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
+    file(RELATIVE_PATH F8_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+    string(REGEX REPLACE "/$" "" F8_PC_PREFIX "\${pcfiledir}/${F8_PC_PREFIX}")
+endif()
 foreach(directory LIBDIR INCLUDEDIR)
     cmake_path(APPEND F8_PC_${directory} "\${prefix}" ${CMAKE_INSTALL_${directory}})
 endforeach()

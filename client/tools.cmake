@@ -61,3 +61,20 @@ add_executable(f8ctl
 target_link_libraries(f8ctl PRIVATE f8client_static f8proto PkgConfig::JANSSON ZLIB::ZLIB m)
 
 install(TARGETS f8bench f8ctl RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+# The scripts of completion, which f8ctl prints; in the folder that each shell looks in.
+foreach(place bash bash-completion/completions/f8ctl zsh zsh/site-functions/_f8ctl
+        fish fish/vendor_completions.d/f8ctl.fish)
+    if(place MATCHES "/")
+        cmake_path(GET place PARENT_PATH folder)
+        set(script ${CMAKE_CURRENT_BINARY_DIR}/completion/${place})
+        file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/completion/${folder})
+        add_custom_command(OUTPUT ${script} COMMAND f8ctl completion ${shell} > ${script}
+            DEPENDS f8ctl VERBATIM)
+        list(APPEND F8_COMPLETION ${script})
+        install(FILES ${script} DESTINATION ${CMAKE_INSTALL_DATADIR}/${folder})
+    else()
+        set(shell ${place})
+    endif()
+endforeach()
+add_custom_target(completion ALL DEPENDS ${F8_COMPLETION})

@@ -269,13 +269,13 @@ END_TEST
 START_TEST(history_ends_with_the_newest)
 {
     static const char expected[] = "w[0], group dp of job run, uid 1000\n"
-                                   "SYNC  AMAX  BITS        SCALE  BITS\n"
-                                   "  75     1  0x3f800000    448  0x43e00000\n"
-                                   "  76     2  0x40000000    224  0x43600000\n"
-                                   "  77   nan  0x7fc00000    224  0x43600000\n"
+                                   "SYNC  AMAX  BITS        NEXT SCALE  BITS\n"
+                                   "  75     1  0x3f800000         448  0x43e00000\n"
+                                   "  76     2  0x40000000         224  0x43600000\n"
+                                   "  77   nan  0x7fc00000         224  0x43600000\n"
                                    "\n"
                                    "w[0], group dp of job other, uid 1000\n"
-                                   "SYNC  AMAX  BITS  SCALE  BITS\n"
+                                   "SYNC  AMAX  BITS  NEXT SCALE  BITS\n"
                                    "(none)\n";
     char got[TEXT];
     ask("C", "history 'w[0]'", 0);

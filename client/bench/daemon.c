@@ -66,10 +66,15 @@ static int prepare(struct daemon *daemon, struct bench_error *error)
 }
 
 /* The arguments that every one has, and those of a host among others. */
-#define MAX_ARGUMENTS 10
+#define MAX_ARGUMENTS 12
+
+/* Those of them that are made. */
+struct made {
+    char name[32], deadline[16];
+};
 
 static void set_arguments(const struct daemon *daemon, const struct daemon_options *options,
-    const char **arguments, char *name, size_t size)
+    const char **arguments, struct made *made)
 {
     /* Nobody continues the scaling states of a run: they go with its groups. */
     const char *const all[] = {options->program, "--socket", daemon->socket, "--linger", "0"};
@@ -77,11 +82,16 @@ static void set_arguments(const struct daemon *daemon, const struct daemon_optio
 
     memcpy(arguments, all, sizeof(all));
     if (options->interface != NULL) {
-        snprintf(name, size, "host%" PRIu32, options->host);
+        snprintf(made->name, sizeof(made->name), "host%" PRIu32, options->host);
         arguments[count++] = "--socket-ifname";
         arguments[count++] = options->interface;
         arguments[count++] = "--host-name";
-        arguments[count++] = name;
+        arguments[count++] = made->name;
+    }
+    if (options->deadline_s > 0) {
+        snprintf(made->deadline, sizeof(made->deadline), "%" PRIu32, options->deadline_s);
+        arguments[count++] = "--world-deadline";
+        arguments[count++] = made->deadline;
     }
     arguments[count] = NULL;
 }
@@ -91,7 +101,7 @@ __attribute__((noreturn)) static void become(
     const struct daemon *daemon, const struct daemon_options *options, pid_t parent)
 {
     const char *arguments[MAX_ARGUMENTS];
-    char name[32];
+    struct made made;
     sigset_t none;
 
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -107,7 +117,7 @@ __attribute__((noreturn)) static void become(
         fprintf(stderr, "cannot enter host %" PRIu32 ": %s\n", options->host, strerror(errno));
         _exit(127);
     }
-    set_arguments(daemon, options, arguments, name, sizeof(name));
+    set_arguments(daemon, options, arguments, &made);
     execv(options->program, (char **)arguments);
     fprintf(stderr, "cannot run %s: %s\n", options->program, strerror(errno));
     _exit(127);

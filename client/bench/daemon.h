@@ -28,6 +28,7 @@ struct daemon {
 struct daemon_options {
     const char *program;           /* NULL: f8gatherd beside this program */
     const char *interface;         /* by which it reaches other hosts; NULL: it is the only one */
+    uint32_t deadline_s;           /* how long it waits for other hosts; 0: as it is made */
     const struct network *network; /* NULL: where this process is */
     uint32_t host;                 /* of the network, and in its name: "host0" */
 };

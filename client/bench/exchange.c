@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <inttypes.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -19,7 +20,7 @@
 #include <unistd.h>
 
 /* How long nothing may move, and how long another host may take to come. */
-#define PATIENCE_MS 60000
+#define PATIENCE_S 60
 
 /* How long who connects may take to say which host it is. */
 #define HELLO_SECONDS 5
@@ -38,6 +39,7 @@ struct peer {
 
 struct exchange {
     uint32_t host, num_hosts;
+    uint32_t patience_s;
     uint8_t *out;      /* owned: what this host sends, its mark in every byte */
     uint64_t out_size; /* the most that is sent to one host */
     uint8_t *in;       /* owned: what comes, by host; */
@@ -152,13 +154,31 @@ static bool is_awaited(
     return true;
 }
 
+/* Names the first host behind this one that has not called. */
+static int fail_missing(
+    const struct exchange *exchange, const struct exchange_place *place, struct bench_error *error)
+{
+    uint32_t host = place->host + 1;
+    char address[INET6_ADDRSTRLEN] = "";
+
+    while (exchange->peers[host].fd >= 0) {
+        host++;
+    }
+    (void)getnameinfo((const struct sockaddr *)&place->addresses[host],
+        size_of(&place->addresses[host]), address, sizeof(address), NULL, 0, NI_NUMERICHOST);
+    return bench_fail(error,
+        "host %" PRIu32 " (%s) has not come to where the others are within %" PRIu32
+        " s: it is to connect to host %" PRIu32 " over plain TCP",
+        host, address, exchange->patience_s, place->host);
+}
+
 /* Takes the next call of a host; strangers are sent away. */
 static int answer(
     struct exchange *exchange, const struct exchange_place *place, struct bench_error *error)
 {
     struct pollfd ready = {.fd = place->listener, .events = POLLIN};
 
-    while (poll(&ready, 1, PATIENCE_MS) > 0) {
+    while (poll(&ready, 1, (int)exchange->patience_s * 1000) > 0) {
         int fd = accept4(place->listener, NULL, NULL, SOCK_CLOEXEC);
         uint32_t host = 0;
         if (fd >= 0 && is_awaited(exchange, place, fd, &host)) {
@@ -170,8 +190,7 @@ static int answer(
             close(fd);
         }
     }
-    return bench_fail(
-        error, "host %" PRIu32 ": not all hosts behind it have connected to it", place->host);
+    return fail_missing(exchange, place, error);
 }
 
 static int connect_all(
@@ -213,6 +232,7 @@ int exchange_open(const struct exchange_place *place, const struct exchange_size
         return bench_no_memory(error);
     }
     exchange->host = place->host;
+    exchange->patience_s = place->patience_s > 0 ? place->patience_s : PATIENCE_S;
     exchange->num_hosts = place->num_hosts;
     for (uint32_t host = 0; host < place->num_hosts; host++) {
         exchange->peers[host].fd = -1;
@@ -308,11 +328,12 @@ static int move_all(struct exchange *exchange, struct bench_error *error)
     nfds_t count;
 
     while ((count = list_busy(exchange, fds, hosts)) > 0) {
-        int ready = poll(fds, count, PATIENCE_MS);
+        int ready = poll(fds, count, (int)exchange->patience_s * 1000);
         if (ready == 0) {
             return bench_fail(error,
-                "host %" PRIu32 ": nothing came from host %" PRIu32 " or went there for %d s",
-                exchange->host, hosts[0], PATIENCE_MS / 1000);
+                "host %" PRIu32 ": nothing came from host %" PRIu32 " or went there for %" PRIu32
+                " s",
+                exchange->host, hosts[0], exchange->patience_s);
         }
         for (nfds_t i = 0; ready > 0 && i < count; i++) {
             if (fds[i].revents != 0 && move(&exchange->peers[hosts[i]], fds[i].revents) != 0) {

@@ -32,6 +32,7 @@ struct exchange_place {
     uint32_t num_hosts;                       /* at most NETWORK_MAX_HOSTS */
     const struct sockaddr_storage *addresses; /* borrowed for the call */
     int listener;                             /* borrowed for the call */
+    uint32_t patience_s;                      /* how long hosts wait for one another; 0: a minute */
 };
 
 /* The bytes that this host sends each host and gets from it; 0 for itself. */
@@ -52,7 +53,7 @@ void exchange_close(struct exchange *exchange);
 
 /*
  * Sends and receives so much, with all hosts at once; the others must want the same. -1 with the
- * host that was lost, or with which nothing moved for a minute.
+ * host that was lost, or with which nothing moved for so long.
  */
 int exchange_direct(
     struct exchange *exchange, const struct exchange_sizes *sizes, struct bench_error *error);

@@ -23,6 +23,7 @@
 #include "client/bench/exchange.h"
 #include "client/bench/median.h"
 #include "client/bench/shared.h"
+#include "client/plural.h"
 
 #define SCHEMA     "f8bench-exchange/1"
 #define MAX_ROUNDS 1000
@@ -387,8 +388,8 @@ static void report_text(const struct settings *settings, const struct result *re
 {
     double payload = payload_of(settings);
 
-    printf("%" PRIu32 " hosts, %" PRIu64 " bytes each, %" PRIu32 " rounds", settings->hosts,
-        settings->bytes, settings->rounds);
+    printf("%" PRIu32 " hosts, %" PRIu64 " bytes each, %" PRIu32 " round%s", settings->hosts,
+        settings->bytes, settings->rounds, plural(settings->rounds));
     if (settings->shape.rate_mbit > 0) {
         printf(", %" PRIu32 " Mbit/s", settings->shape.rate_mbit);
     }

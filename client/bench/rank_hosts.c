@@ -99,7 +99,8 @@ static int open_exchange(struct rank *rank, int listener)
     struct exchange_place place = {.host = rank->host,
         .num_hosts = run->options->hosts,
         .addresses = run->shared->addresses,
-        .listener = listener};
+        .listener = listener,
+        .patience_s = run->options->addresses.count > 0 ? run->options->deadline_s : 0};
 
     for (uint32_t other = 0; other < run->options->hosts; other++) {
         yardstick->sizes.out[other] = layout_exchanged(run->options, run->model, rank->host, other);

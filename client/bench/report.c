@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "client/bench/report_hosts.h"
+#include "client/plural.h"
 #include "proto/protocol.h"
 
 #define SCHEMA "f8bench/1"
@@ -63,10 +64,11 @@ static void print_head(const struct report *report)
     const struct options *options = report->options;
     const struct model *model = report->model;
 
-    printf("%s: %u weights in %u buckets, %s to %s, %s; %u ranks, %u steps", model->name,
-        model->num_weights, model->num_buckets, source_dtype(model),
-        f8_proto_format_name(options->format), f8_proto_flavour_name(options->flavour),
-        options->ranks, options->steps);
+    printf("%s: %u weight%s in %u bucket%s, %s to %s, %s; %u rank%s, %u step%s", model->name,
+        model->num_weights, plural(model->num_weights), model->num_buckets,
+        plural(model->num_buckets), source_dtype(model), f8_proto_format_name(options->format),
+        f8_proto_flavour_name(options->flavour), options->ranks, plural(options->ranks),
+        options->steps, plural(options->steps));
     if (options->dp > 0) {
         printf(", mesh dp=%u,tp=%u", options->dp, options->tp);
     }
@@ -77,7 +79,7 @@ static void print_head(const struct report *report)
         printf(", %u jobs", options->jobs);
     }
     if (options->hosts > 0) {
-        printf(" on %u hosts", options->hosts);
+        printf(" on %u host%s", options->hosts, plural(options->hosts));
     }
     if (options->slots > 0) {
         printf(", %u slots", options->slots);

@@ -25,6 +25,7 @@ static int start_daemon(struct runner *runner, uint32_t host)
     const struct options *options = runner->options;
     const struct daemon_options how = {.program = options->daemon,
         .interface = options->hosts > 0 ? options_interface(options) : NULL,
+        .deadline_s = options->addresses.count > 0 ? options->deadline_s : 0,
         .network = runner->network,
         .host = options->host + host};
     struct daemon *daemon = &runner->daemons[host];

@@ -10,6 +10,7 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/print_json.h"
 #include "client/error.h"
+#include "client/plural.h"
 
 int ctl_ask_body(
     struct ctl *ctl, F8__Request *request, F8__Reply__BodyCase body, F8__Reply **ret_reply)
@@ -40,9 +41,9 @@ static int print_reset(struct ctl *ctl, const F8__ResetAmaxReply *reply)
             json_pack("{s:s, s:I, s:I}", "name", ctl->arguments[0], "weights",
                 (json_int_t)reply->weights, "groups", (json_int_t)reply->groups));
     }
-    printf("forgot the amax history of %" PRIu32 " weights in %" PRIu32
-           " groups; their next gather seeds it\n",
-        reply->weights, reply->groups);
+    printf("forgot the amax history of %" PRIu32 " weight%s in %" PRIu32
+           " group%s; their next gather seeds it\n",
+        reply->weights, plural(reply->weights), reply->groups, plural(reply->groups));
     return CTL_OK;
 }
 
@@ -87,9 +88,10 @@ static int print_evicted(struct ctl *ctl, const F8__EvictReply *reply)
                 (json_int_t)ctl->uid, "states", (json_int_t)reply->states, "bytes",
                 (json_int_t)reply->bytes, "engines", (json_int_t)reply->engines));
     }
-    printf("evicted job %s of uid %" PRIu32 ": %" PRIu32 " scaling states of %" PRIu64
-           " bytes, %" PRIu32 " connected engines\n",
-        ctl->arguments[0], ctl->uid, reply->states, reply->bytes, reply->engines);
+    printf("evicted job %s of uid %" PRIu32 ": %" PRIu32 " scaling state%s of %" PRIu64
+           " bytes, %" PRIu32 " connected engine%s\n",
+        ctl->arguments[0], ctl->uid, reply->states, plural(reply->states), reply->bytes,
+        reply->engines, plural(reply->engines));
     return CTL_OK;
 }
 

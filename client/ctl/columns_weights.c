@@ -226,5 +226,5 @@ ALARM(sync_is_special, struct sync_row, is_special(r->amax))
 
 static const struct table_column sync_list[] = {RIGHT("SYNC", sync_number),
     ALARMING("AMAX", sync_amax, sync_is_special), LEFT("BITS", sync_amax_bits),
-    RIGHT("SCALE", sync_scale), LEFT("BITS", sync_scale_bits)};
+    RIGHT("NEXT SCALE", sync_scale), LEFT("BITS", sync_scale_bits)};
 COLUMNS(columns_syncs, sync_list);

@@ -94,7 +94,7 @@ enum ctl_takes {
     X(buckets, NULL, &columns_buckets, 0, "buckets, sums over their weights, and who holds them")  \
     X(show, "NAME", NULL, 0, "all that is known of the weights of that name")                      \
     X(history, "NAME", NULL, CTL_TAKES_LAST | CTL_TAKES_HISTORY,                                   \
-        "amax and scale of a delayed weight, sync by sync")                                        \
+        "amax of a delayed weight and the scale that followed, sync by sync")                      \
     X(rounds, NULL, &columns_rounds, 0, "collectives under way: what waits for whom, since when")  \
     X(hosts, NULL, &columns_hosts, 0, "hosts of groups that span several, and their heartbeats")   \
     X(export, "JOB GROUP FILE", NULL, CTL_TAKES_FORCE | CTL_TAKES_UID | CTL_TAKES_FORMAT,          \

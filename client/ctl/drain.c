@@ -17,6 +17,7 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/print_json.h"
 #include "client/error.h"
+#include "client/plural.h"
 
 /* What the end itself may take after the drain's own limit, without --timeout. */
 #define END_MS 10000
@@ -44,12 +45,12 @@ static void print_groups(const F8__DrainReply *reply, bool cut)
     double seconds = (double)reply->limit_ms * 1e-3;
 
     if (cut) {
-        printf(", and has cut the collectives of %" PRIu32 " groups after %.0f s, of %s for one",
-            reply->groups, seconds, reply->first);
+        printf(", and has cut the collectives of %" PRIu32 " group%s after %.0f s, of %s for one",
+            reply->groups, plural(reply->groups), seconds, reply->first);
     } else {
-        printf(" once the collectives of %" PRIu32 " groups have ended, of %s for one, or in "
+        printf(" once the collectives of %" PRIu32 " group%s have ended, of %s for one, or in "
                "%.0f s",
-            reply->groups, reply->first, seconds);
+            reply->groups, plural(reply->groups), reply->first, seconds);
     }
 }
 

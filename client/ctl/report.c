@@ -17,6 +17,7 @@
 #include "client/ctl/stats_command.h"
 #include "client/ctl/whole_file.h"
 #include "client/error.h"
+#include "client/plural.h"
 
 /* Rows of a ranking, and plots, unless --top says otherwise. */
 #define DEFAULT_TOP 12
@@ -214,8 +215,8 @@ static int write_page(struct ctl *ctl, const struct report *report)
                 (json_int_t)report->weights.num_rows, "plots", (json_int_t)report->num_plots));
     }
     if (strcmp(ctl->html, "-") != 0) {
-        printf("wrote %s: %zu weights, %zu plots\n", ctl->html, report->weights.num_rows,
-            report->num_plots);
+        printf("wrote %s: %zu weight%s, %zu plot%s\n", ctl->html, report->weights.num_rows,
+            plural(report->weights.num_rows), report->num_plots, plural(report->num_plots));
     }
     return CTL_OK;
 }

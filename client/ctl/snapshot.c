@@ -13,6 +13,7 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/print_json.h"
 #include "client/error.h"
+#include "client/plural.h"
 
 static int print(struct ctl *ctl, const F8__SnapshotReply *reply)
 {
@@ -28,9 +29,10 @@ static int print(struct ctl *ctl, const F8__SnapshotReply *reply)
     }
     table_bytes(written, reply->written_bytes);
     table_bytes(bytes, reply->bytes);
-    printf("snapshot: wrote %" PRIu32 " groups (%.16s) in %.3f s; %s has %" PRIu32
-           " groups (%.16s)\n",
-        reply->written, written, seconds, reply->directory, reply->states, bytes);
+    printf("snapshot: wrote %" PRIu32 " group%s (%.16s) in %.3f s; %s has %" PRIu32
+           " group%s (%.16s)\n",
+        reply->written, plural(reply->written), written, seconds, reply->directory, reply->states,
+        plural(reply->states), bytes);
     return CTL_OK;
 }
 
@@ -70,8 +72,8 @@ void status_snapshots(const void *row, char *cell)
         return;
     }
     table_bytes(text, status->snapshot_bytes);
-    snprintf(cell, TABLE_MAX_CELL, "%" PRIu32 " groups (%.16s) in %.512s", status->snapshots, text,
-        status->state_directory);
+    snprintf(cell, TABLE_MAX_CELL, "%" PRIu32 " group%s (%.16s) in %.512s", status->snapshots,
+        plural(status->snapshots), text, status->state_directory);
     if (status->snapshot_done) {
         table_duration(text, status->snapshot_age_ms);
         APPEND(cell, ", complete %.24s ago", text);

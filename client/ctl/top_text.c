@@ -11,6 +11,7 @@
 #include "client/ctl/colour.h"
 #include "client/ctl/columns_top.h"
 #include "client/ctl/top.h"
+#include "client/plural.h"
 
 /* Weights of a frame without a limit of lines, unless --top says. */
 #define WEIGHTS 10
@@ -44,12 +45,14 @@ static void print_totals(const struct top *top, FILE *to)
     columns_top_bytes(bytes, total->bytes);
     columns_top_rate(saturated, total->saturated);
     columns_top_rate(stale, total->stale);
-    fprintf(to, "%s gathers/s, %s GB/s, %s saturated/s, %s stale/s, %s%zu waiting rounds%s\n",
+    fprintf(to, "%s gathers/s, %s GB/s, %s saturated/s, %s stale/s, %s%zu waiting round%s%s\n",
         gathers, bytes, saturated, stale, colour_begin(stdout, waiting), top->look.waiting,
-        colour_end(stdout, waiting));
-    fprintf(to, "%u jobs, %u groups, %llu weights, %u connections, %llu failed rounds\n",
-        status->jobs, status->groups, (unsigned long long)status->weights, status->connections,
-        (unsigned long long)status->failed_rounds);
+        plural(top->look.waiting), colour_end(stdout, waiting));
+    fprintf(to, "%u job%s, %u group%s, %llu weight%s, %u connection%s, %llu failed round%s\n",
+        status->jobs, plural(status->jobs), status->groups, plural(status->groups),
+        (unsigned long long)status->weights, plural(status->weights), status->connections,
+        plural(status->connections), (unsigned long long)status->failed_rounds,
+        plural(status->failed_rounds));
 }
 
 /* At most `limit` rows, and how many more there are. */

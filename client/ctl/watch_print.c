@@ -11,6 +11,7 @@
 #include "client/ctl/colour.h"
 #include "client/ctl/print_json.h"
 #include "client/ctl/watch.h"
+#include "client/plural.h"
 
 #define TIME_TEXT 40
 
@@ -74,8 +75,9 @@ static void print_line(const struct ctl *ctl, const F8__Event *event)
 static void print_lost_line(const struct ctl *ctl, uint64_t lost)
 {
     (void)ctl;
-    printf("%slost %" PRIu64 " events%s: the daemon keeps only so many\n",
-        colour_begin(stdout, COLOUR_WARNING), lost, colour_end(stdout, COLOUR_WARNING));
+    printf("%slost %" PRIu64 " event%s%s: the daemon keeps only so many\n",
+        colour_begin(stdout, COLOUR_WARNING), lost, plural(lost),
+        colour_end(stdout, COLOUR_WARNING));
 }
 
 static void print_restarted_line(const struct ctl *ctl)

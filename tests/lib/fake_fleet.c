@@ -10,14 +10,17 @@
 
 #include "tests/lib/fake_fleet_views.h"
 
+#define LONG_NAME                                                                                  \
+    "long.................................................................................."       \
+    "................................................................................end"
+
 const char *const fleet_hostile[FLEET_HOSTILE] = {
     "<script>alert('name')</script>",
     "\"><img src=http://example.invalid/x onerror=alert(1)>",
     "</svg></table></style><!-- & &amp; ]]>",
     "bad \xff\xc0\xaf\xed\xa0\x80 utf-8 \033[31m\n\001",
     "right\xe2\x80\xaeto\xe2\x81\xa6left",
-    "long.................................................................................."
-    "................................................................................end",
+    LONG_NAME,
 };
 
 #define PAGE   120

@@ -15,11 +15,11 @@ fail() {
 # The folders of this installation, which has a prefix of its own.
 pc=$(find "${root:-/usr}" -name libf8client.pc)
 [[ -n $pc && $pc != *$'\n'* ]] || fail "not one libf8client.pc below ${root:-/usr}, but: $pc"
-prefix=$root$(sed -n 's/^prefix=//p' "$pc")
+prefix=$(realpath "$(PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --variable=prefix libf8client)")
 libraries=$(dirname "$(dirname "$pc")")
 if [[ -n $root ]]; then
-    # As for any library that is not at its place: the linker, the loader and pkg-config are told.
-    export PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_PATH=$libraries/pkgconfig
+    # Its files find one another wherever they lie; only the loader and both finders are told.
+    export PKG_CONFIG_PATH=$libraries/pkgconfig
     export LD_LIBRARY_PATH=$libraries CMAKE_PREFIX_PATH=$prefix
 fi
 export F8GATHERD_CONFIG=/dev/null

@@ -119,7 +119,7 @@ START_TEST(reset_in_the_midst_of_a_run)
     pid_t rank = test_fork(train_on, go);
     (void)program_await_gathers(server.socket, 1, pids);
     for (int i = 0; i < 10; i++)
-        ctl(0, "forgot the amax history of 1 weights in 1 groups", "reset-amax * --yes");
+        ctl(0, "forgot the amax history of 1 weight in 1 group;", "reset-amax * --yes");
     ck_assert_int_eq(write(go[1], "", 1), 1);
     ck_assert_int_eq(test_wait(rank), EXIT_SUCCESS);
     stop();
@@ -260,7 +260,7 @@ START_TEST(drain_waits_for_what_is_under_way)
     start_waiting(ranks, LONG);
     ctl(2, "and all runs on this host: give --yes", "drain");
     ck_assert_int_eq(join_late(), F8_OK);
-    ctl(0, "once the collectives of 1 groups have ended, of group dp of job run for one",
+    ctl(0, "once the collectives of 1 group have ended, of group dp of job run for one",
         "drain --yes");
     ck_assert_int_eq(join_late(), F8_ECONN);
     test_daemon_await_log(&server, "told by an operator (uid ");
@@ -297,7 +297,7 @@ START_TEST(drain_says_what_it_cuts)
     program_start(&watch, F8_TEST_CTL, NULL,
         "--socket %s watch --since 0 --events group-sealed,round-failed", server.socket);
     await_any_output(&watch); /* it watches */
-    ctl(0, "has ended, and has cut the collectives of 1 groups after 2 s, of group dp of job run",
+    ctl(0, "has ended, and has cut the collectives of 1 group after 2 s, of group dp of job run",
         "drain --wait --yes");
     program_expect(&watch, 3);
     ck_assert_msg(

@@ -295,10 +295,10 @@ START_TEST(test_delayed)
     struct f8_client *client = run_delayed();
     assert_says("history w", 0, "w, group dp of job delayed, uid ");
     assert_says("history w", 0,
-        "SYNC  AMAX  BITS        SCALE  BITS\n"
-        "   1     1  0x3f800000    448  0x43e00000\n"
-        "   2     2  0x40000000    224  0x43600000\n"
-        "   3     4  0x40800000    112  0x42e00000\n");
+        "SYNC  AMAX  BITS        NEXT SCALE  BITS\n"
+        "   1     1  0x3f800000         448  0x43e00000\n"
+        "   2     2  0x40000000         224  0x43600000\n"
+        "   3     4  0x40800000         112  0x42e00000\n");
     json_t *amax = list_of("amax", "amax", 1);
     const json_t *weight = json_array_get(amax, 0);
     const json_t *history = json_object_get(weight, "history");

@@ -365,7 +365,7 @@ START_TEST(waiting_rounds)
     program_start(
         &ctl, F8_TEST_CTL, NULL, "--socket %s top --count 1 --interval 0.1", server.socket);
     program_expect(&ctl, 0);
-    ck_assert_ptr_nonnull(strstr(ctl.out, "1 waiting rounds"));
+    ck_assert_ptr_nonnull(strstr(ctl.out, "1 waiting round"));
     (void)snprintf(waits, sizeof(waits), "s, for rank 1 (pid %d)  ", (int)getpid());
     ck_assert_ptr_nonnull(strstr(ctl.out, "gather embed, "));
     ck_assert_ptr_nonnull(strstr(ctl.out, waits));
