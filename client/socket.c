@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -77,11 +78,18 @@ static const char *reason_of(int error)
     }
 }
 
+/* connect refuses a file or a directory as if it were a socket where nobody listens. */
+static bool is_other(const char *path)
+{
+    struct stat there;
+    return stat(path, &there) == 0 && !S_ISSOCK(there.st_mode);
+}
+
 static void search_note(struct search *search, const char *path, int error)
 {
     size_t used = strlen(search->tried);
     snprintf(search->tried + used, sizeof(search->tried) - used, "%s%s (%s)", used ? ", " : "",
-        path, reason_of(error));
+        path, is_other(path) ? "it is no socket" : reason_of(error));
 }
 
 /*

@@ -246,7 +246,8 @@ static int read_all(int argc, char **argv, const struct command *command,
     if (status == F8_OK)
         status = check_together(draft, reason);
     if (status == F8_OK)
-        status = config_check_metrics(&draft->config, reason);
+        status = config_check_metrics(
+            &draft->config, draft->origins[config_find("metrics") - config_settings], reason);
     if (status == F8_OK && draft->config.socket[0] == '\0')
         status = default_socket(draft, reason);
     if (status == F8_OK)

@@ -27,6 +27,22 @@ struct reading {
     int seen[CONFIG_NUM_SETTINGS]; /* by setting: the line that set it; 0: none */
 };
 
+/* inih tells of sections only with their keys; one that has none is wrong as well. */
+static void check_section(struct reading *reading, const char *text)
+{
+    const char *end = strchr(text, ']');
+    if (reading->failed > 0 || text[0] != '[' || !end)
+        return;
+    int length = (int)(end - text) + 1;
+    if (strncmp(text, "[" SECTION "]", (size_t)length) == 0 &&
+        (size_t)length == sizeof(SECTION) + 1)
+        return;
+    reading->failed = reading->line;
+    (void)reason_set(reading->reason, F8_EINVAL,
+        "%s:%d: %.*s is no section of f8gatherd: there is only [" SECTION "]", reading->path,
+        reading->line, length, text);
+}
+
 /*
  * ini_reader: as fgets. A line that does not fit would reach inih as two, and one that is indented
  * as more of the value before it, which nothing here has.
@@ -40,6 +56,7 @@ static char *next_line(char *text, int size, void *stream)
     if (strchr(text, '\n') || feof(reading->file)) {
         size_t blanks = strspn(text, " \t");
         memmove(text, text + blanks, strlen(text + blanks) + 1);
+        check_section(reading, text);
         return text;
     }
     if (reading->failed == 0) {

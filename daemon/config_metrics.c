@@ -105,7 +105,7 @@ void config_metrics_address(const struct config *config, struct config_address *
     (void)parse_address(config->metrics, ret_address);
 }
 
-int config_check_metrics(const struct config *config, struct reason *reason)
+int config_check_metrics(const struct config *config, const char *origin, struct reason *reason)
 {
     struct config_address address;
     if (config->metrics[0] == '\0' || config->metrics_reach == CONFIG_REACH_ANY)
@@ -114,7 +114,7 @@ int config_check_metrics(const struct config *config, struct reason *reason)
     if (is_local(&address))
         return F8_OK;
     return reason_set(reason, F8_EINVAL,
-        "--metrics %s is an address of the network, by which anybody reads the names of jobs: take "
-        "127.0.0.1, [::1] or a path, or say --metrics-reach any",
-        config->metrics);
+        "%s: metrics %s is an address of the network, by which anybody reads the names of jobs: "
+        "take 127.0.0.1, [::1] or a path, or say --metrics-reach any",
+        origin, config->metrics);
 }

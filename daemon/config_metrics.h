@@ -14,7 +14,7 @@ int config_set_metrics(
 int config_set_reach(
     struct config *config, const char *from, const char *text, struct reason *reason);
 
-/* Whether the address may be served, if there is one. F8_EINVAL. */
-int config_check_metrics(const struct config *config, struct reason *reason);
+/* Whether the address may be served, if there is one; `origin`: where it came from. F8_EINVAL. */
+int config_check_metrics(const struct config *config, const char *origin, struct reason *reason);
 
 #endif

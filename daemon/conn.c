@@ -309,7 +309,7 @@ static void log_end(const struct conn *conn, bool died)
         .job = session_job_name(conn->session), .pid = conn->peer.pid};
     log_of(&fields, LOG_LEVEL_DEBUG, "pid %u (uid %u)%s%s %s", conn->peer.pid,
         (unsigned)conn->peer.uid, fields.job ? " of job " : "", fields.job ? fields.job : "",
-        died ? "died" : "disconnected");
+        died && !session_is_leaving(conn->session) ? "died" : "disconnected");
 }
 
 static void conn_close(struct conn *conn, bool died)

@@ -121,6 +121,7 @@ static void add_job(struct page *page, const struct job *job)
     info->region_bytes = job->region_bytes;
     info->arena_bytes = job->arena_bytes;
     info->age_ms = inspect_now(page) - job->opened;
+    inspect_stored_of(page, info);
     inspect_put_row(page, info, (void ***)&page->reply->jobs, &page->reply->n_jobs);
 }
 
@@ -429,6 +430,8 @@ static void fill_lists(struct page *page)
     }
     if (page->ask->view == F8__VIEW__HOSTS)
         inspect_guests(page);
+    if (page->ask->view == F8__VIEW__JOBS)
+        inspect_stored_alone(page);
 }
 
 static size_t rows_of(const F8__InspectReply *reply)
@@ -449,12 +452,15 @@ int session_inspect(struct session *session, const struct incoming *incoming, st
     f8__inspect_reply__init(&answer->body.inspect);
     struct page page = {
         .session = session, .ask = ask, .reply = &answer->body.inspect, .scratch = answer->scratch};
+    if (ask->view == F8__VIEW__JOBS && inspect_stored_begin(&page) < 0)
+        return reason_set(&answer->reason, F8_ENOMEM, "out of memory inspecting");
     if (ask->view == F8__VIEW__STATUS)
         fill_status(&page);
     else if (ask->view == F8__VIEW__STATS && ask->job[0] == '\0')
         inspect_stats(&page);
     else
         fill_lists(&page);
+    free(page.stored);
     /* Any one row fits: the longest is a group of as many ranks as --max-ranks allows. Were there
        none on a full page, a cursor of 0 would end the list without a word. */
     assert(!page.full || rows_of(page.reply) > 0);

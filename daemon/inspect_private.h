@@ -16,7 +16,9 @@ struct page {
     F8__InspectReply *reply; /* borrowed: the answer's */
     char *scratch;           /* borrowed: the answer's */
     size_t used, bytes;
-    uint64_t row; /* of all that match, which comes next */
+    uint64_t row;             /* of all that match, which comes next */
+    struct state_job *stored; /* owned, of the JOBS view: jobs that have states */
+    size_t num_stored;
     bool full;
 };
 
@@ -47,8 +49,14 @@ void inspect_place(struct page *page, F8__StatusInfo *info);
 void inspect_kept_engines(struct page *page, F8__StatusInfo *info);
 void inspect_group_hosts(struct page *page, const struct group *group, F8__GroupInfo *info);
 
-/* The states' snapshots: inspect_saved.c. */
+/*
+ * The states' snapshots; and, of the JOBS view, what is stored: begun before its rows, added to
+ * each row of a job, and then rows of jobs that have nothing else. F8_ENOMEM. inspect_saved.c.
+ */
 void inspect_saved(struct page *page, F8__StatusInfo *info);
+int inspect_stored_begin(struct page *page);
+void inspect_stored_of(struct page *page, F8__JobInfo *info);
+void inspect_stored_alone(struct page *page);
 
 /* What the daemon has counted, and a job: inspect_stats.c. */
 void inspect_stats(struct page *page);

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What operators see of the states' snapshots. On the loop; as inspect.c. */
+/*
+ * What operators see of the states: their snapshots, and which jobs have some, also without
+ * clients. On the loop; as inspect.c.
+ */
 #include "daemon/inspect_private.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 void inspect_saved(struct page *page, F8__StatusInfo *info)
 {
@@ -26,4 +32,56 @@ void inspect_saved(struct page *page, F8__StatusInfo *info)
     info->snapshots_damaged = names;
     for (; info->n_snapshots_damaged < listed; info->n_snapshots_damaged++)
         names[info->n_snapshots_damaged] = (char *)saved.damaged[info->n_snapshots_damaged];
+}
+
+int inspect_stored_begin(struct page *page)
+{
+    const struct state_store *store = page->session->context->collective.states;
+    return state_store_jobs(store, &page->stored, &page->num_stored);
+}
+
+static struct state_job *find(struct page *page, uid_t uid, const char *job)
+{
+    const struct state_job key = {.job = job, .uid = uid};
+    return bsearch(&key, page->stored, page->num_stored, sizeof(key), state_job_compare);
+}
+
+static void fill(F8__JobInfo *info, const struct state_job *stored)
+{
+    info->states = stored->states;
+    info->state_bytes = stored->bytes;
+    info->left_ms = stored->left_ms;
+}
+
+void inspect_stored_of(struct page *page, F8__JobInfo *info)
+{
+    const struct state_job *stored = find(page, info->uid, info->name);
+    if (stored)
+        fill(info, stored);
+}
+
+static bool is_alone(const struct page *page, const struct state_job *stored)
+{
+    const struct job *job = registry_jobs(page->session->context->registry);
+    while (job && !(job->uid == stored->uid && strcmp(job->name, stored->job) == 0))
+        job = job->next;
+    return !job;
+}
+
+void inspect_stored_alone(struct page *page)
+{
+    for (size_t i = 0; i < page->num_stored && !page->full; i++) {
+        const struct state_job *stored = &page->stored[i];
+        if (!session_matches(page->ask->job, stored->job) || !is_alone(page, stored) ||
+            !inspect_wants_row(page))
+            continue;
+        F8__JobInfo *info = inspect_grab(page, sizeof(*info));
+        if (!info)
+            return;
+        f8__job_info__init(info);
+        info->name = (char *)stored->job;
+        info->uid = stored->uid;
+        fill(info, stored);
+        inspect_put_row(page, info, (void ***)&page->reply->jobs, &page->reply->n_jobs);
+    }
 }

@@ -68,7 +68,11 @@ static int set_up_rooms(struct server *server, const struct config *config)
 static void tell_snapshot(void *owner, const struct state_pass *pass)
 {
     const struct server *server = owner;
-    events_tell_snapshot(server->events, pass->status, pass->bytes, &pass->reason);
+    struct reason text = pass->reason;
+    if (pass->status == F8_OK)
+        (void)reason_set(&text, F8_OK, "%u state%s, %.1f KiB in %s", pass->states,
+            pass->states == 1 ? "" : "s", (double)pass->bytes / 1024, server->config.state_dir);
+    events_tell_snapshot(server->events, pass->status, pass->bytes, &text);
 }
 
 /* Only once the socket is ours: another daemon's states are not looked at. */

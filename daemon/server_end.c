@@ -53,6 +53,7 @@ static void on_patience_ends(uv_timer_t *timer)
         log_warning("collectives of %u groups have not ended in %" PRIu64
                     " s (--drain), those of %s for one: ending all the same",
             open, server->config.drain_ms / 1000, first.text);
+    session_cut(&server->session);
     shut_down(server);
 }
 
@@ -124,6 +125,8 @@ static int on_call_off(void *owner, const char *who, struct reason *reason)
     (void)uv_timer_stop(&server->patience);
     log_info("the drain is called off by an operator (%s)", who);
     (void)reason_set(&why, F8_OK, "the drain was called off by %s", who);
+    events_tell(
+        server->events, &(struct event){.kind = F8_PROTO_EVENT_DRAIN_CANCELLED, .text = why.text});
     session_end_drain(&server->session, &why);
     server_say_ready(server);
     return F8_OK;

@@ -102,6 +102,11 @@ const char *session_job_name(const struct session *session)
     return session->job ? session->job->name : NULL;
 }
 
+bool session_is_leaving(const struct session *session)
+{
+    return session->leaving || !session->greeted;
+}
+
 static void unlink_session(struct session *session)
 {
     if (session->prev)
@@ -197,14 +202,19 @@ static int greet_trainer(struct session *session, const F8__Hello *hello, struct
 
 static int greet_admin(struct session *session, struct reason *reason)
 {
-    if (!session->peer.admin)
-        return reason_set(reason, F8_EPERM,
-            "uid %u may not inspect this daemon: it takes root, the daemon's own uid, or "
-            "membership "
-            "of its --admin-group",
-            (unsigned)session->peer.uid);
-    session->admin = true;
-    return F8_OK;
+    const struct config *config = registry_config(session->context->registry);
+    session->admin = session->peer.admin;
+    if (session->admin)
+        return F8_OK;
+    (void)reason_set(reason, F8_EPERM,
+        "uid %u may not inspect or administer this daemon: it takes root, the daemon's own uid, or "
+        "membership of its admin-group, which is ",
+        (unsigned)session->peer.uid);
+    if (config->has_admin_gid)
+        reason_append(reason, "gid %u", (unsigned)config->admin_gid);
+    else
+        reason_append(reason, "not set: admin-group = NAME in f8gatherd.conf, or --admin-group");
+    return F8_EPERM;
 }
 
 static int handle_hello(

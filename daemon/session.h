@@ -66,6 +66,9 @@ struct session *session_new(
 /* Of the job that it has entered; NULL: none. */
 const char *session_job_name(const struct session *session);
 
+/* It has said Goodbye, or was never let in: its end is no death. */
+bool session_is_leaving(const struct session *session);
+
 /* The client is gone: its ranks leave, its regions go. Nothing is sent any more. */
 void session_free(struct session *session, bool died);
 
@@ -85,6 +88,12 @@ void session_drain(struct session_context *context);
 
 /* The other way round; tells those who wait for the end that it does not come, with the reason. */
 void session_end_drain(struct session_context *context, const struct reason *reason);
+
+/*
+ * The daemon ends though marked collectives are under way: operators are told which are cut, those
+ * who watch and those who wait for the end.
+ */
+void session_cut(struct session_context *context);
 
 /*
  * Groups in which a marked one has not ended; the first is named in `ret_first`, which is untouched

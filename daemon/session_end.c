@@ -12,6 +12,7 @@ struct drain_wait {
     struct later_reply later;
     struct drain_wait *next; /* owned: the context's list */
 };
+
 static void tell_operators(struct session_context *context)
 {
     struct reason first, text = {.text = "f8gatherd was told to end"};
@@ -46,20 +47,73 @@ int session_await_end(struct session *session, uint64_t id, struct reason *reaso
     return SESSION_PENDING;
 }
 
+/* The next one who waits, to be answered; false: there is none. NULL: that one is gone. */
+static bool take_wait(
+    struct session_context *context, struct session **ret_session, struct answer *answer)
+{
+    struct drain_wait *wait = context->drain_waits;
+    if (!wait)
+        return false;
+    answer_begin(answer, wait->later.id);
+    *ret_session = later_end(&wait->later);
+    context->drain_waits = wait->next;
+    free(wait);
+    return true;
+}
+
 void session_end_drain(struct session_context *context, const struct reason *reason)
 {
+    struct session *session;
+    struct answer answer;
     context->draining = false;
-    while (context->drain_waits) {
-        struct drain_wait *wait = context->drain_waits;
-        struct session *session = later_end(&wait->later);
-        struct answer answer;
-        context->drain_waits = wait->next;
-        if (session) {
-            answer_begin(&answer, wait->later.id);
-            answer.reason = *reason;
+    while (take_wait(context, &session, &answer)) {
+        answer.reason = *reason;
+        if (session)
             answer_send(session, &answer, F8_ECANCELED);
-        }
-        free(wait);
+    }
+}
+
+static void tell_cut(struct session_context *context, const struct group *group)
+{
+    struct round_head head;
+    struct reason text;
+    struct event event = {.kind = F8_PROTO_EVENT_ROUND_FAILED,
+        .job = group->job->name,
+        .uid = group->job->uid,
+        .group = group->name,
+        .text = text.text};
+    (void)reason_set(&text, F8_OK, "cut: f8gatherd ends, and has waited for %.0f s (--drain)",
+        (double)registry_config(context->registry)->drain_ms / 1000);
+    if (collective_head(group, &head)) {
+        event.value = (double)head.run.number;
+        if (head.run.kind == ROUND_GATHER)
+            event.bucket = group->list->buckets[head.run.bucket].name;
+    }
+    events_tell(context->collective.events, &event);
+}
+
+void session_cut(struct session_context *context)
+{
+    struct reason first = {.text = ""};
+    uint32_t open = session_open_groups(context, &first);
+    struct session *session;
+    struct answer answer;
+    if (open == 0)
+        return;
+    for (struct job *job = registry_jobs(context->registry); job; job = job->next)
+        for (struct group *group = job->groups; group; group = group->next)
+            if (!collective_is_past_mark(group))
+                tell_cut(context, group);
+    while (take_wait(context, &session, &answer)) {
+        F8__DrainReply *reply = &answer.body.drain;
+        f8__drain_reply__init(reply);
+        reply->groups = open;
+        reply->first = first.text;
+        reply->limit_ms = registry_config(context->registry)->drain_ms;
+        answer.reply.body_case = F8__REPLY__BODY_DRAIN;
+        answer.reply.drain = reply;
+        if (session)
+            answer_send(session, &answer, F8_OK);
     }
 }
 

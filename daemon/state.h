@@ -45,6 +45,22 @@ struct state_totals {
 };
 void state_store_count(const struct state_store *store, struct state_totals *ret_totals);
 
+/* The states of one job, for operators. */
+struct state_job {
+    const char *job; /* borrowed: the store's, until a state is put anew or dropped */
+    uid_t uid;
+    uint32_t states;
+    uint64_t bytes;   /* of their files */
+    uint64_t left_ms; /* until the last one that lingers is forgotten; 0: none lingers */
+};
+
+/* All jobs that have states, in the order of state_job_compare; owned by the caller. F8_ENOMEM. */
+int state_store_jobs(
+    const struct state_store *store, struct state_job **ret_jobs, size_t *ret_count);
+
+/* For qsort and bsearch: by uid and name. */
+int state_job_compare(const void *a, const void *b);
+
 /* Drops the oldest state of the uid that lingers; false if there is none. */
 bool state_store_evict(struct state_store *store, uid_t uid);
 

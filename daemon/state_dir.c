@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "daemon/log.h"
@@ -32,6 +33,39 @@ static char *name_of(uint64_t number, const char *suffix, char *name)
     return name;
 }
 
+/* Who has locked the directory, by the kernel's word; 0: it is not seen from here. */
+static int holder_of(const struct stat *st)
+{
+    char line[256];
+    int holder = 0;
+    FILE *locks = fopen("/proc/locks", "re");
+    while (locks && holder == 0 && fgets(line, sizeof(line), locks)) {
+        unsigned on_major, on_minor;
+        unsigned long long inode;
+        int pid;
+        if (sscanf(line, "%*s FLOCK %*s %*s %d %x:%x:%llu", &pid, &on_major, &on_minor, &inode) ==
+                4 &&
+            inode == st->st_ino && on_major == major(st->st_dev) && on_minor == minor(st->st_dev))
+            holder = pid;
+    }
+    if (locks)
+        (void)fclose(locks);
+    return holder;
+}
+
+static int refuse_locked(const struct stat *st, const char *path, struct reason *reason)
+{
+    if (errno != EWOULDBLOCK)
+        return reason_set(
+            reason, F8_EIO, "the state directory %s cannot be locked: %s", path, strerror(errno));
+    int holder = holder_of(st);
+    (void)reason_set(
+        reason, F8_EBUSY, "the state directory %s cannot be locked: another daemon uses it", path);
+    if (holder > 0)
+        reason_append(reason, ", pid %d", holder);
+    return F8_EBUSY;
+}
+
 /* That it is a directory, ours alone, and that no other daemon has it. */
 static int check(int fd, const char *path, struct reason *reason)
 {
@@ -44,9 +78,7 @@ static int check(int fd, const char *path, struct reason *reason)
             "the state directory %s is of uid %u and mode %03o, it must be of uid %u and mode 700",
             path, (unsigned)st.st_uid, (unsigned)(st.st_mode & 0777), (unsigned)geteuid());
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-        return reason_set(reason, errno == EWOULDBLOCK ? F8_EBUSY : F8_EIO,
-            "the state directory %s cannot be locked: %s", path,
-            errno == EWOULDBLOCK ? "another daemon uses it" : strerror(errno));
+        return refuse_locked(&st, path, reason);
     return F8_OK;
 }
 

@@ -183,7 +183,8 @@ enum f8_proto_wire {
     X(HOST_LOST, 10, "host-lost")             /* ranks that were there */                          \
     X(SNAPSHOT, 11, "snapshot")               /* bytes written */                                  \
     X(SNAPSHOT_FAILED, 12, "snapshot-failed") /* 0 */                                              \
-    X(DRAIN, 13, "drain")                     /* groups that are waited for */
+    X(DRAIN, 13, "drain")                     /* groups that are waited for */                     \
+    X(DRAIN_CANCELLED, 14, "drain-cancelled") /* 0 */
 
 enum f8_proto_event {
 #define F8_PROTO_EVENT_ENUM(name, number, text) F8_PROTO_EVENT_##name = number,

@@ -198,7 +198,11 @@ START_TEST(what_is_wrong_has_its_line)
     write_file(NULL, "[f8gatherd\nthreads = 1\n");
     refused_at(NULL, 1, "this is neither");
     write_file(NULL, "[other]\nthreads = 1\n");
-    refused_at(NULL, 2, "threads is in section [other], but there is only [f8gatherd]");
+    refused_at(NULL, 1, "[other] is no section of f8gatherd: there is only [f8gatherd]");
+    write_file(NULL, "threads = 1\n [other] ; has no keys\n");
+    refused_at(NULL, 2, "[other] is no section of f8gatherd");
+    write_file(NULL, "threads = 1\nmetrics = 0.0.0.0:9000\n");
+    refused_at(NULL, 2, "metrics 0.0.0.0:9000 is an address of the network");
     write_file(NULL, "threads = 1\nslow = 1\nthreads = 2\n");
     refused_at(NULL, 3, "threads is set by line 1 already");
     write_file(NULL, "host-name = a\n  b\n"); /* values have one line */

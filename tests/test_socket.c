@@ -132,6 +132,17 @@ START_TEST(patience_is_the_callers)
 }
 END_TEST
 
+START_TEST(no_socket)
+{
+    static const char *const paths[] = {"/", "/dev/null"};
+    struct channel *channel = NULL;
+    const struct channel_options options = {.socket = paths[_i], .job = "test"};
+    ck_assert_int_eq(channel_open(&options, &channel), F8_ENODAEMON);
+    assert_text("it is no socket");
+    ck_assert_ptr_null(strstr(error_text(), "has ended"));
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = tcase_create("socket");
@@ -142,5 +153,6 @@ int main(void)
     tcase_add_test(tcase, dead_socket_ends_the_search);
     tcase_add_test(tcase, long_path);
     tcase_add_test(tcase, patience_is_the_callers);
+    tcase_add_loop_test(tcase, no_socket, 0, 2);
     return run_suite("socket", tcase);
 }

@@ -52,11 +52,32 @@ COUNT(job_clients, F8__JobInfo, clients)
 COUNT(job_groups, F8__JobInfo, groups)
 BYTES(job_regions, F8__JobInfo, region_bytes)
 BYTES(job_arenas, F8__JobInfo, arena_bytes)
-DURATION(job_age, F8__JobInfo, age_ms)
+bool columns_job_is_there(const void *row)
+{
+    const F8__JobInfo *job = row;
+
+    return job->clients > 0 || job->groups > 0 || job->states == 0;
+}
+
+COUNT(job_states, F8__JobInfo, states)
+
+/* A duration that not every job has. */
+static void duration_or_none(char *cell, bool has, uint64_t milliseconds)
+{
+    strcpy(cell, "-");
+    if (has) {
+        table_duration(cell, milliseconds);
+    }
+}
+CELL_BY(job_age, F8__JobInfo, duration_or_none, columns_job_is_there(r), r->age_ms)
+NUMBER(job_age, F8__JobInfo, columns_job_is_there(r), r->age_ms)
+CELL_BY(job_left, F8__JobInfo, duration_or_none, r->left_ms > 0, r->left_ms)
+NUMBER(job_left, F8__JobInfo, r->left_ms > 0, r->left_ms)
 
 static const struct table_column job_list[] = {LEFT("JOB", job_name), RIGHT("UID", job_uid),
     RIGHT("CLIENTS", job_clients), RIGHT("GROUPS", job_groups), RIGHT("REGIONS", job_regions),
-    RIGHT("ARENAS", job_arenas), RIGHT("AGE", job_age)};
+    RIGHT("ARENAS", job_arenas), RIGHT("AGE", job_age), RIGHT("STATES", job_states),
+    RIGHT("KEPT-FOR", job_left)};
 COLUMNS(columns_jobs, job_list);
 
 /* ---- groups ---- */

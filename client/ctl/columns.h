@@ -30,6 +30,9 @@ extern const struct columns columns_stats;
 extern const struct columns columns_times;
 extern const struct columns columns_top; /* of top.h's weights */
 
+/* Whether the job, a row of columns_jobs, has more than states that are stored. */
+bool columns_job_is_there(const void *row);
+
 /* A row of columns_devices: a device and the daemon's number of it. */
 struct device_row {
     uint32_t number;

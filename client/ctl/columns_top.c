@@ -76,14 +76,14 @@ ALARM(weight_saturates, struct top_weight, r->rates.saturated > 0)
 ALARM(weight_is_stale, struct top_weight, r->rates.stale > 0)
 ALARM(weight_has_nan, struct top_weight, r->info->nan > 0)
 
-/* Names are last: they are long, and what is past the edge of a terminal is cut. */
-static const struct table_column top_list[] = {
+/* What is past the edge of a terminal is cut: which weight it is and what it suffers come first. */
+static const struct table_column top_list[] = {LEFT("NAME", weight_name),
     ALARMING("SATURATED/S", weight_saturated_rate, weight_saturates),
     ALARMING("STALE/S", weight_stale_rate, weight_is_stale), RIGHT("GATHERS/S", weight_gathers),
     RIGHT("SATURATED", weight_saturated), RIGHT("STALE", weight_stale),
     ALARMING("NAN", weight_nan, weight_has_nan), RIGHT("SCALE", weight_scale),
-    RIGHT("AMAX", weight_amax), LEFT("NAME", weight_name), LEFT("BUCKET", weight_bucket),
-    LEFT("GROUP", weight_group), LEFT("JOB", weight_job)};
+    RIGHT("AMAX", weight_amax), LEFT("BUCKET", weight_bucket), LEFT("GROUP", weight_group),
+    LEFT("JOB", weight_job)};
 COLUMNS(columns_top, top_list);
 
 /* ---- groups ---- */
@@ -131,10 +131,13 @@ static void group_waiting(const void *row, char *cell)
     }
 }
 
+/* As the weights': what a group waits for is read before its rates, which are low while it waits.
+ */
 static const struct table_column group_list[] = {LEFT("JOB", group_job), LEFT("GROUP", group_name),
-    LEFT_ALARMING("STATE", group_state, group_is_broken), RIGHT("RANKS", group_ranks),
+    LEFT_ALARMING("STATE", group_state, group_is_broken),
+    LEFT_ALARMING("WAITS", group_waiting, group_waits), RIGHT("RANKS", group_ranks),
     RIGHT("GATHERS/S", group_gathers), RIGHT("GB/S", group_bytes),
     ALARMING("SATURATED/S", group_saturated, group_saturates),
     ALARMING("STALE/S", group_stale, group_is_stale), ALARMING("NAN/S", group_nan, group_has_nan),
-    RIGHT("FAILED", group_failed), LEFT_ALARMING("WAITS", group_waiting, group_waits)};
+    RIGHT("FAILED", group_failed)};
 COLUMNS(columns_top_groups, group_list);

@@ -56,6 +56,9 @@ enum completion_kind completion_of_argument(const struct command *command, int n
     if (length == 4 && strncmp(word, "NAME", length) == 0) {
         return strcmp(command->name, "history") == 0 ? COMPLETION_DELAYED : COMPLETION_WEIGHTS;
     }
+    if (strcmp(command->name, "evict") == 0) {
+        return COMPLETION_EVICTABLE;
+    }
     return kind_of(word, length);
 }
 
@@ -155,10 +158,13 @@ static int print_script(struct ctl *ctl, const char *shell, void (*print)(FILE *
 static const char *name_in(enum completion_kind kind, const void *row)
 {
     const F8__WeightInfo *weight = row;
+    const F8__JobInfo *job = row;
 
     switch (kind) {
     case COMPLETION_JOBS:
-        return ((const F8__JobInfo *)row)->name;
+        return job->name;
+    case COMPLETION_EVICTABLE:
+        return job->clients == 0 ? job->name : NULL;
     case COMPLETION_GROUPS:
         return ((const F8__GroupInfo *)row)->name;
     case COMPLETION_DELAYED:
@@ -173,6 +179,7 @@ static int print_names(struct ctl *ctl, enum completion_kind kind)
     static const F8__View views[] = {[COMPLETION_WEIGHTS] = F8__VIEW__WEIGHTS,
         [COMPLETION_DELAYED] = F8__VIEW__WEIGHTS,
         [COMPLETION_JOBS] = F8__VIEW__JOBS,
+        [COMPLETION_EVICTABLE] = F8__VIEW__JOBS,
         [COMPLETION_GROUPS] = F8__VIEW__GROUPS};
     struct fetched fetched;
     json_t *array;
@@ -215,7 +222,7 @@ int command_completion(struct ctl *ctl)
     }
     fprintf(stderr,
         "f8ctl: completion: no shell is called %s; there are bash, zsh and fish, and the names of "
-        "weights, delayed, jobs and groups for their scripts\n",
+        "weights, delayed, jobs, evictable jobs and groups for their scripts\n",
         what);
     return CTL_USAGE;
 }

@@ -20,6 +20,7 @@
     X(WEIGHTS, "weights")                                                                          \
     X(DELAYED, "delayed") /* weights that have a history */                                        \
     X(JOBS, "jobs")                                                                                \
+    X(EVICTABLE, "evictable") /* jobs without clients */                                           \
     X(GROUPS, "groups")
 
 enum completion_kind {

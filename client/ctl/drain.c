@@ -39,6 +39,21 @@ static int ask_drain(struct ctl *ctl, F8__Drain *message, F8__Reply **ret_reply)
     return ctl_ask_body(ctl, &request, F8__REPLY__BODY_DRAIN, ret_reply);
 }
 
+/* The end waits for the collectives of the reply's groups; or it has cut them. */
+static void print_groups(const F8__DrainReply *reply, bool cut)
+{
+    double seconds = (double)reply->limit_ms * 1e-3;
+
+    if (cut) {
+        printf(", and has cut the collectives of %" PRIu32 " group%s after %.0f s, of %s for one",
+            reply->groups, plural(reply->groups), seconds, reply->first);
+    } else {
+        printf(" once the collectives of %" PRIu32 " group%s have ended, of %s for one, or in "
+               "%.0f s",
+            reply->groups, plural(reply->groups), reply->first, seconds);
+    }
+}
+
 static int print_drain(
     struct ctl *ctl, const char *state, const F8__DrainReply *reply, const char *text)
 {
@@ -51,9 +66,7 @@ static int print_drain(
     printf("f8gatherd (pid %d) at %s %s", (int)channel_daemon_pid(ctl->channel),
         channel_socket(ctl->channel), text);
     if (reply->groups > 0) {
-        printf(" once the collectives of %" PRIu32 " group%s have ended, of %s for one, or in "
-               "%.0f s",
-            reply->groups, plural(reply->groups), reply->first, (double)reply->limit_ms * 1e-3);
+        print_groups(reply, strcmp(state, "ended") == 0);
     }
     printf("\n");
     return CTL_OK;
@@ -85,22 +98,21 @@ static int await_process(int pidfd, int64_t deadline)
     return count == 1 ? F8_OK : F8_EDEADLINE;
 }
 
-/* A reply comes only if the drain is called off; else the connection ends, with the daemon. */
-static int await_end(struct ctl *ctl, int pidfd, int limit_ms)
+/*
+ * A reply comes only if the drain is called off, or if collectives are cut, which it names; then
+ * the connection ends, with the daemon. NULL: none are cut.
+ */
+static int await_end(struct ctl *ctl, int pidfd, int limit_ms, F8__Reply **ret_cut)
 {
     F8__Drain message = F8__DRAIN__INIT;
-    F8__Reply *reply;
     int64_t deadline = now_ms() + limit_ms;
     int status;
 
     message.wait = true;
     ctl->timeout_ms = limit_ms;
-    status = ask_drain(ctl, &message, &reply);
-    if (status == F8_OK) {
-        f8__reply__free_unpacked(reply, NULL);
-        return error_set(F8_EPROTO, "the daemon answered a wait for its end, and goes on");
-    }
-    if (status == F8_ECONN) {
+    *ret_cut = NULL;
+    status = ask_drain(ctl, &message, ret_cut);
+    if (status == F8_OK || status == F8_ECONN) {
         status = await_process(pidfd, deadline);
     }
     return status == F8_EDEADLINE
@@ -111,15 +123,21 @@ static int await_end(struct ctl *ctl, int pidfd, int limit_ms)
 
 static int drain_and_wait(struct ctl *ctl, const F8__DrainReply *drain, int pidfd)
 {
+    const F8__DrainReply none = F8__DRAIN_REPLY__INIT;
+    F8__Reply *cut;
     int limit_ms = ctl->timeout_ms, status;
 
     if (!ctl->timeout_given && drain->limit_ms < INT32_MAX - END_MS) {
         limit_ms = (int)drain->limit_ms + END_MS;
     }
-    status = await_end(ctl, pidfd, limit_ms);
-    return status == F8_OK
-               ? print_drain(ctl, "ended", &(F8__DrainReply)F8__DRAIN_REPLY__INIT, "has ended")
-               : ctl_failed(status);
+    status = await_end(ctl, pidfd, limit_ms, &cut);
+    status = status == F8_OK
+                 ? print_drain(ctl, "ended", cut != NULL ? cut->drain : &none, "has ended")
+                 : ctl_failed(status);
+    if (cut != NULL) {
+        f8__reply__free_unpacked(cut, NULL);
+    }
+    return status;
 }
 
 static int drain(struct ctl *ctl)

@@ -10,11 +10,18 @@
 
 #include "client/ctl/ctl.h"
 #include "client/ctl/options.h"
+#include "client/error.h"
 
 static int run(struct ctl *ctl, const struct command *command)
 {
     int result, status = command->takes & CTL_ALONE ? F8_OK : ctl_connect(ctl);
 
+    if (status == F8_EPERM) {
+        char refusal[512];
+
+        snprintf(refusal, sizeof(refusal), "%s", error_text());
+        status = error_set(status, "%s: %s", command->name, refusal);
+    }
     if (status != F8_OK) {
         return ctl_failed(status);
     }

@@ -179,9 +179,12 @@ json_t *json_of_job(const void *row)
 {
     const F8__JobInfo *j = row;
 
-    return json_pack("{s:s, s:I, s:i, s:i, s:I, s:I, s:I}", "name", j->name, "uid", INT(j->uid),
-        "clients", (int)j->clients, "groups", (int)j->groups, "region_bytes", INT(j->region_bytes),
-        "arena_bytes", INT(j->arena_bytes), "age_ms", INT(j->age_ms));
+    return json_pack("{s:s, s:I, s:i, s:i, s:I, s:I, s:o, s:i, s:I, s:o}", "name", j->name, "uid",
+        INT(j->uid), "clients", (int)j->clients, "groups", (int)j->groups, "region_bytes",
+        INT(j->region_bytes), "arena_bytes", INT(j->arena_bytes), "age_ms",
+        columns_job_is_there(j) ? json_integer(INT(j->age_ms)) : json_null(), "states",
+        (int)j->states, "state_bytes", INT(j->state_bytes), "left_ms",
+        j->left_ms > 0 ? json_integer(INT(j->left_ms)) : json_null());
 }
 
 /* On which devices the ranks are; null and none on the host. */

@@ -62,7 +62,7 @@ static void print_tiles(FILE *to, const struct report *report)
     char cell[TABLE_MAX_CELL];
 
     fprintf(to, "<div class=\"tiles\">\n");
-    print_count_tile(to, "jobs", report->jobs.num_rows, false);
+    print_count_tile(to, "jobs", status->jobs, false);
     print_count_tile(to, "groups", report->groups.num_rows, false);
     print_count_tile(to, "weights", report->weights.num_rows, false);
     print_count_tile(to, "gathers", status->gathers, false);

@@ -29,6 +29,7 @@ static enum colour colour_of(uint32_t kind)
     case F8_PROTO_EVENT_DRAIN:
         return COLOUR_WARNING;
     case F8_PROTO_EVENT_GROUP_SEALED:
+    case F8_PROTO_EVENT_DRAIN_CANCELLED:
         return COLOUR_GOOD;
     default:
         return COLOUR_NONE;

@@ -92,6 +92,8 @@ offers "$(printf 'model.layers.%d.mlp.weight ' 0 2 4 | sed 's/ $//')" history m 
 offers 'model.layers.4.mlp.weight' history model.layers.4
 offers 'model.layers.4.mlp.weight' --timeout 5 --json history --last 3 model.layers.4
 offers 'other' --job o
+offers 'other' export o
+offers '' evict o # has clients
 offers 'dp' export other d
 offers 'drawing.svg' history w --svg d
 offers 'drawing.svg' export other dp d

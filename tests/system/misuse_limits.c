@@ -190,8 +190,8 @@ static const struct misuse rows[] = {
         "job secret has another token than the one given: it belongs to another run", {0}},
     {"another uid's job of the same name", JOINED, other_uids_job, F8_OK, "", {0}},
     {"operator of another uid", JOINED, other_uids_operator, F8_EPERM,
-        "uid 65534 may not inspect this daemon: it takes root, the daemon's own uid, or membership "
-        "of its --admin-group",
+        "uid 65534 may not inspect or administer this daemon: it takes root, the daemon's own uid, "
+        "or membership of its admin-group, which is not set",
         {0}},
 };
 

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/patience.h"
 #include "lib/program.h"
 #include "lib/ranks.h"
 #include "lib/raw_client.h"
@@ -177,12 +178,26 @@ START_TEST(dead_job_is_evicted)
     char words[64];
     test_daemon_start(&server, NULL);
     state_rank_leave(&server, NULL); /* its state lingers */
+    json_t *jobs = program_ask_ctl(server.socket, "jobs", "jobs");
+    const json_t *job = json_array_get(jobs, 0);
+    ck_assert_uint_eq(json_array_size(jobs), 1);
+    ck_assert_str_eq(json_string_value(json_object_get(job, "name")), "x");
+    ck_assert_int_eq(json_integer_value(json_object_get(job, "clients")), 0);
+    ck_assert_int_eq(json_integer_value(json_object_get(job, "states")), 1);
+    ck_assert_int_gt(json_integer_value(json_object_get(job, "state_bytes")), 0);
+    ck_assert_int_gt(json_integer_value(json_object_get(job, "left_ms")), 0);
+    ck_assert(json_is_null(json_object_get(job, "age_ms")));
+    json_decref(jobs);
+    ctl(0, "x", "completion evictable");
     ctl(2, "drops all that is kept of job x of uid ", "evict x");
     ctl(1, "nothing is kept of a job y", "evict y --yes");
     ctl(1, "(--uid says whose it is); evict takes a job's name, no glob", "evict x* --yes");
     ctl(1, "f8ctl groups lists the groups that there are", "export y dp -");
     ctl(1, "nothing is kept of a job x of uid 4711", "evict x --uid 4711 --yes");
     state_rank_join(&server, &rank, &(struct state_setup){0});
+    json_t *names = program_ask_ctl(server.socket, "completion evictable", "completion");
+    ck_assert_uint_eq(json_array_size(json_object_get(names, "evictable")), 0);
+    json_decref(names);
     (void)snprintf(words, sizeof(words), "is not dead, it has 1 clients: pid %d", (int)getpid());
     ctl(1, words, "evict x --yes");
     state_rank_close(&rank);
@@ -253,12 +268,45 @@ START_TEST(drain_waits_for_what_is_under_way)
         "drain --yes");
     ck_assert_int_eq(join_late(), F8_ECONN);
     test_daemon_await_log(&server, "told by an operator (uid ");
+    test_daemon_await_log(&server, ") disconnected"); /* f8ctl has not died, it has ended */
     program_start(&waits, F8_TEST_CTL, NULL, "--socket %s drain --wait --yes", server.socket);
     test_daemon_await_log(&server, " waits for the end");
     end_waiting(ranks);
     program_expect(&waits, 0);
     ck_assert_msg(strstr(waits.out, " has ended\n"), "%s", waits.out);
     program_done(&waits);
+    ended();
+    close_ranks(ranks);
+}
+END_TEST
+
+/* Waits, bounded, until the program, which goes on, has printed something. */
+static void await_any_output(const struct program *program)
+{
+    char printed;
+    for (int i = 0; i < PATIENCE_MS / 10; i++) {
+        if (pread(program->out_fd, &printed, 1, 0) == 1)
+            return;
+        (void)poll(NULL, 0, 10);
+    }
+    ck_abort_msg("it never printed anything");
+}
+
+/* Whoever waits for the end, or watches, is told what was cut. */
+START_TEST(drain_says_what_it_cuts)
+{
+    struct rank ranks[2];
+    struct program watch;
+    start_waiting(ranks, "2");
+    program_start(&watch, F8_TEST_CTL, NULL,
+        "--socket %s watch --since 0 --events group-sealed,round-failed", server.socket);
+    await_any_output(&watch); /* it watches */
+    ctl(0, "has ended, and has cut the collectives of 1 group after 2 s, of group dp of job run",
+        "drain --wait --yes");
+    program_expect(&watch, 3);
+    ck_assert_msg(
+        strstr(watch.out, "run/dp: cut: f8gatherd ends, and has waited for 2 s"), "%s", watch.out);
+    program_done(&watch);
     ended();
     close_ranks(ranks);
 }
@@ -289,6 +337,8 @@ START_TEST(drain_is_called_off)
     program_expect(&waits, 1);
     ck_assert_msg(strstr(waits.err, "the drain was called off by uid "), "%s", waits.err);
     program_done(&waits);
+    ctl(0, "drain-cancelled  the drain was called off by uid ",
+        "watch --since 0 --events drain-cancelled --count 1");
     ck_assert_int_eq(join_late(), F8_OK);
     end_waiting(ranks);
     close_ranks(ranks);
@@ -382,6 +432,7 @@ int main(void)
 #endif
     tcase_add_test(tcase, dead_job_is_evicted);
     tcase_add_test(tcase, drain_waits_for_what_is_under_way);
+    tcase_add_test(tcase, drain_says_what_it_cuts);
     tcase_add_test(tcase, idle_daemon_ends_at_once);
     tcase_add_test(tcase, drain_is_called_off);
     tcase_add_test(tcase, wait_has_a_limit);

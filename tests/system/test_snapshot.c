@@ -147,7 +147,7 @@ START_TEST(on_demand_before_a_power_cut)
     ck_assert_uint_gt(reply->snapshot->written_bytes, 0);
     ck_assert_uint_eq(reply->snapshot->bytes, reply->snapshot->written_bytes);
     f8__reply__free_unpacked(reply, NULL);
-    expect_event(F8_PROTO_EVENT_SNAPSHOT, "");
+    expect_event(F8_PROTO_EVENT_SNAPSHOT, "1 state, ");
     state_rank_step(&rank, 2);
     test_daemon_kill(&host);
     empty_runtime();

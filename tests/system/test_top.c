@@ -219,6 +219,23 @@ START_TEST(fits_any_size)
 }
 END_TEST
 
+/* What one looks for is before the edge of a narrow terminal. */
+START_TEST(narrow_has_what_matters)
+{
+    start("0.1", true);
+    set_size(24, 80);
+    forget();
+    (void)frame(); /* this one may have begun before */
+    (void)frame();
+    const char *text = frame();
+    static const char *const there[] = {"WAITS", "layers.1.weight", "SATURATED/S", "STALE/S"};
+    for (size_t i = 0; i < sizeof(there) / sizeof(there[0]); i++)
+        ck_assert_msg(strstr(text, there[i]) != NULL, "%s is cut off: %s", there[i], text);
+    type("q");
+    expect_end(0);
+}
+END_TEST
+
 /* Redrawn at once, though the next look is an hour off. */
 START_TEST(resizes_at_once)
 {
@@ -240,10 +257,10 @@ START_TEST(keys_sort)
     type("n");
     await("weights by NAME");
     type(">");
-    await("weights by BUCKET");
+    await("weights by SATURATED/S\033"); /* still from the lowest on */
     type("<");
     type("<");
-    await("weights by AMAX");
+    await("weights by JOB"); /* which is the last */
     type("t");
     await("weights by STALE/S, the highest first");
     type("r");
@@ -349,7 +366,7 @@ START_TEST(waiting_rounds)
         &ctl, F8_TEST_CTL, NULL, "--socket %s top --count 1 --interval 0.1", server.socket);
     program_expect(&ctl, 0);
     ck_assert_ptr_nonnull(strstr(ctl.out, "1 waiting round"));
-    (void)snprintf(waits, sizeof(waits), "s, for rank 1 (pid %d)\n", (int)getpid());
+    (void)snprintf(waits, sizeof(waits), "s, for rank 1 (pid %d)  ", (int)getpid());
     ck_assert_ptr_nonnull(strstr(ctl.out, "gather embed, "));
     ck_assert_ptr_nonnull(strstr(ctl.out, waits));
     program_done(&ctl);
@@ -453,6 +470,7 @@ int main(void)
     tcase_set_timeout(tcase, 2 * PATIENCE_S);
     tcase_add_test(tcase, draws_and_quits);
     tcase_add_test(tcase, fits_any_size);
+    tcase_add_test(tcase, narrow_has_what_matters);
     tcase_add_test(tcase, resizes_at_once);
     tcase_add_test(tcase, keys_sort);
     tcase_add_loop_test(
