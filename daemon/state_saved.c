@@ -81,7 +81,8 @@ void state_forget_snapshots(struct state *state)
     if (!state->saved)
         return;
     state->saved = false;
-    snapshot_remove(&store->snapshots, state->saved_as);
+    if (!snapshot_remove(&store->snapshots, state->saved_as))
+        state->saved_as = 0; /* a later try removes that number, whatever it is by then */
     if (store->removed)
         store->removed(store->removed_context);
 }

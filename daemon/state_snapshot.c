@@ -101,18 +101,19 @@ static int remove_both(const struct snapshot_dir *dir, uint64_t number, struct r
     return F8_OK;
 }
 
-void snapshot_remove(struct snapshot_dir *dir, uint64_t number)
+bool snapshot_remove(struct snapshot_dir *dir, uint64_t number)
 {
     struct reason reason;
     if (remove_both(dir, number, &reason) == F8_OK)
-        return;
+        return true;
     struct snapshot_doomed *doomed = malloc(sizeof(*doomed));
     log_error("%s: it will come back with the next reboot%s", reason.text,
         doomed ? ", unless a later try succeeds" : "");
     if (!doomed)
-        return;
+        return false;
     *doomed = (struct snapshot_doomed){.next = dir->doomed, .number = number};
     dir->doomed = doomed;
+    return false;
 }
 
 int snapshot_retry(struct snapshot_dir *dir, struct reason *reason)
