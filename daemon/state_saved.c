@@ -142,7 +142,7 @@ int state_copy_commit(const struct state_copy *copy, struct reason *reason)
         state = state->next;
     if (!state) {
         snapshot_cancel(&store->snapshots, copy->number);
-        return F8_OK;
+        return F8_ENOENT;
     }
     int status = snapshot_commit(&store->snapshots, copy->number, reason);
     if (status < 0)

@@ -54,7 +54,10 @@ int snapshot_commit(const struct snapshot_dir *dir, uint64_t number, struct reas
 /* Forgets what was written and was not committed. */
 void snapshot_cancel(const struct snapshot_dir *dir, uint64_t number);
 
-/* Any thread: commits and removals reach the disk. F8_EIO. */
+/*
+ * Any thread: commits and removals reach the disk, that is, the directory is still the one at its
+ * path, takes files, and is synced. F8_EIO.
+ */
 int snapshot_sync(const struct snapshot_dir *dir, struct reason *reason);
 
 /*
