@@ -123,6 +123,7 @@ START_TEST(snapshots_that_failed_are_told)
     snapshot_reason = "cannot find the state directory /x/states any more";
     ck_assert_int_eq(run("eth0", "", "doctor", text, sizeof(text)), 1);
     has(text, "FAILED   snapshots: the last try failed: cannot find the state directory /x/states");
+    state_directory = snapshot_reason = "";
 }
 END_TEST
 
