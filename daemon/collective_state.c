@@ -88,7 +88,7 @@ static int check_import(const struct group *group, const struct weight_list *lis
     char what[WHAT_TEXT];
     struct state_head head;
     (void)snprintf(what, sizeof(what), "the import of group %s", group->name);
-    int status = state_form_check(seal->import, seal->import_size, what, &head, reason);
+    int status = state_import_check(seal->import, seal->import_size, what, &head, reason);
     return status < 0 ? status : state_head_compare(&head, list, what, reason);
 }
 

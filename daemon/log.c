@@ -3,7 +3,8 @@
  * Lines of log: one write to stderr a line, so that lines of several processes do not mix. Where
  * stderr is the journal they go to journald itself, for the sake of their fields; if that does not
  * listen, "<N>" on stderr carries the priority; elsewhere a word does. Names that peers chose
- * appear in lines, so control characters are replaced: a peer cannot forge a line.
+ * appear in lines, so what is not printable is replaced: a peer cannot forge a line, nor command
+ * the terminal that shows it.
  * Called by every room on the loop's thread.
  */
 #include "log.h"
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #include "daemon/log_journal.h"
+#include "protocol.h"
 
 #define LINE_SIZE 1024
 
@@ -77,13 +79,6 @@ static bool stderr_is_journal(void)
     return fstat(STDERR_FILENO, &st) == 0 && st.st_dev == device && st.st_ino == inode;
 }
 
-static void replace_controls(char *text)
-{
-    for (; *text; text++)
-        if ((unsigned char)*text < ' ' || *text == 0x7f)
-            *text = '?';
-}
-
 /* Whether a line can be written at once: a pipe that nobody reads fills up and would stop us. */
 static bool stderr_takes_a_line(void)
 {
@@ -129,7 +124,7 @@ void log_of(const struct log_fields *fields, enum log_level level, const char *f
     va_start(args, format);
     (void)vsnprintf(message, sizeof(message), format, args);
     va_end(args);
-    replace_controls(message);
+    f8_proto_make_printable(message);
 
     bool told = false;
     if (missing > 0) {

@@ -239,7 +239,7 @@ int session_import(struct session *session, const struct incoming *incoming, str
     (void)snprintf(what, sizeof(what), "the import of group %s", message->group_name);
     status = copy_in(session, incoming, message->uid, what, &bytes, &size, reason);
     if (status == F8_OK)
-        status = state_form_check(bytes, size, what, &head, reason);
+        status = state_import_check(bytes, size, what, &head, reason);
     if (status == F8_OK)
         status = store_import(session, message, &head, bytes + head.size, reason);
     free(bytes);

@@ -126,7 +126,10 @@ int state_copy_due(
 /* Any thread: writes it to the disk, beside the snapshots that count. F8_EIO. */
 int state_copy_write(const struct state_copy *copy, struct reason *reason);
 
-/* What was written is the state's snapshot now, if the state is still the same. F8_EIO. */
+/*
+ * What was written is the state's snapshot now. F8_ENOENT, without a reason: the state is gone, or
+ * another one by now, and what was written is too; F8_EIO.
+ */
 int state_copy_commit(const struct state_copy *copy, struct reason *reason);
 
 void state_copy_done(struct state_copy *copy);

@@ -69,6 +69,25 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct state_entry *)a)->name, ((const struct state_entry *)b)->name);
 }
 
+int state_names_check(const struct state_head *head, const char *what, struct reason *reason)
+{
+    const uint8_t *at = head->table, *end = at + head->table_size;
+    struct state_entry *entries = calloc((size_t)head->num_weights + 1, sizeof(*entries));
+    uint32_t count = 0;
+    int status = F8_OK;
+    if (!entries)
+        return reason_set(reason, F8_ENOMEM, "out of memory checking the weights of %s", what);
+    while (count < head->num_weights && state_entry_read(&at, end, &entries[count]))
+        count++;
+    qsort(entries, count, sizeof(*entries), by_name);
+    for (uint32_t w = 1; w < count && status == F8_OK; w++)
+        if (by_name(&entries[w - 1], &entries[w]) == 0)
+            status =
+                reason_set(reason, F8_EINVAL, "%s has weight %.200s twice", what, entries[w].name);
+    free(entries);
+    return status;
+}
+
 static void list(struct listed *listed, const char *name)
 {
     size_t used = strlen(listed->text), room = sizeof(listed->text) - used;

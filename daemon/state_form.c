@@ -196,12 +196,13 @@ static int check_fixed(const uint8_t *bytes, size_t size, const char *what, stru
     return F8_OK;
 }
 
-/* Takes a string of `length` bytes and its NUL from [*at, end); NULL if there is none such. */
+/* Takes a name of `length` bytes and its NUL from [*at, end); NULL if there is none such. */
 static const char *take_string(const uint8_t **at, const uint8_t *end, size_t length)
 {
     const char *text = (const char *)*at;
+    char fault[F8_PROTO_FAULT_SIZE];
     if (length == 0 || length > F8_PROTO_MAX_NAME || (size_t)(end - *at) < length + 1 ||
-        strnlen(text, length + 1) != length)
+        strnlen(text, length + 1) != length || f8_proto_name_fault(text, fault))
         return NULL;
     *at += length + 1;
     return text;
@@ -253,7 +254,9 @@ int state_head_check(const uint8_t *bytes, size_t size, const char *what,
     const uint8_t *at = bytes + FIXED_SIZE;
     if (!take_owner(bytes, &at, bytes + head.size, &head.owner) || !take_table(bytes, at, &head))
         return reason_set(reason, F8_EINVAL,
-            "%s is malformed: its checksum is right, but not its names or its table", what);
+            "%s is malformed: its checksum is right, but not its names (UTF-8 without control "
+            "characters) or its table",
+            what);
     *ret_head = head;
     return F8_OK;
 }
@@ -269,6 +272,20 @@ int state_form_check(const uint8_t *bytes, size_t size, const char *what,
         return reason_set(reason, F8_EINVAL, "%s is cut or too long: %zu bytes where %zu are due",
             what, size, head.size + head.values_size);
     status = state_values_check(&head, bytes + head.size, what, reason);
+    if (status == F8_OK)
+        *ret_head = head;
+    return status;
+}
+
+int state_import_check(const uint8_t *bytes, size_t size, const char *what,
+    struct state_head *ret_head, struct reason *reason)
+{
+    struct state_head head;
+    int status = state_form_check(bytes, size, what, &head, reason);
+    if (status == F8_OK)
+        status = state_names_check(&head, what, reason);
+    if (status == F8_OK)
+        status = state_values_usable(&head, bytes + head.size, what, reason);
     if (status == F8_OK)
         *ret_head = head;
     return status;

@@ -87,6 +87,16 @@ int state_form_check(const uint8_t *bytes, size_t size, const char *what,
     struct state_head *ret_head, struct reason *reason);
 
 /*
+ * Checks a form that somebody else may have made: state_form_check, and that no weight is there
+ * twice and that casts can use its numbers: scales above 0 and finite, and amaxes without a sign
+ * (an infinity and a NaN are what a gather may have met). The daemon's own files are not held to
+ * that: a scale may be NaN there until the weights are sound again. F8_EINVAL, F8_EVERSION,
+ * F8_ENOMEM.
+ */
+int state_import_check(const uint8_t *bytes, size_t size, const char *what,
+    struct state_head *ret_head, struct reason *reason);
+
+/*
  * Whether the header's weights are those that the list has, in the same order; else the reason
  * names all that the state lacks, has besides, or has as another kind, as far as there is room.
  * F8_EMISMATCH, F8_ENOMEM.

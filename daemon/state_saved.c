@@ -81,7 +81,8 @@ void state_forget_snapshots(struct state *state)
     if (!state->saved)
         return;
     state->saved = false;
-    snapshot_remove(&store->snapshots, state->saved_as);
+    if (!snapshot_remove(&store->snapshots, state->saved_as))
+        state->saved_as = 0; /* a later try removes that number, whatever it is by then */
     if (store->removed)
         store->removed(store->removed_context);
 }
@@ -141,7 +142,7 @@ int state_copy_commit(const struct state_copy *copy, struct reason *reason)
         state = state->next;
     if (!state) {
         snapshot_cancel(&store->snapshots, copy->number);
-        return F8_OK;
+        return F8_ENOENT;
     }
     int status = snapshot_commit(&store->snapshots, copy->number, reason);
     if (status < 0)

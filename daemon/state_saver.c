@@ -26,7 +26,7 @@ struct state_saver {
     bool running, again, finished;
     void (*passed)(void *owner, const struct state_pass *pass); /* NULL: nobody listens */
     void *owner;                                                /* borrowed: outlives it */
-    uint8_t handles; /* not closed yet */
+    uint8_t handles;                                            /* not closed yet */
 };
 
 static void begin(struct state_saver *saver);
@@ -110,7 +110,9 @@ static void on_written(uv_async_t *async)
     if (saver->status == F8_OK && !synced)
         saver->status = state_copy_commit(&saver->copy, &saver->reason);
     note_held_up(saver, before);
-    if (saver->status < 0) {
+    if (saver->status == F8_ENOENT) {
+        saver->status = F8_OK; /* its state went meanwhile: nothing is saved, nothing is wrong */
+    } else if (saver->status < 0) {
         note_failure(saver, saver->status, &saver->reason);
     } else if (!synced) {
         saver->pass.states++;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/log.h"
@@ -81,10 +82,49 @@ int snapshot_commit(const struct snapshot_dir *dir, uint64_t number, struct reas
     return F8_OK;
 }
 
+/* What is written to a directory that was moved away, or mounted over, is found by no reboot. */
+static int check_path(const struct snapshot_dir *dir, struct reason *reason)
+{
+    struct stat opened, found;
+    if (stat(dir->path, &found) < 0)
+        return reason_set(reason, F8_EIO, "cannot find the state directory %s any more: %s",
+            dir->path, strerror(errno));
+    if (fstat(dir->fd, &opened) < 0)
+        return reason_set(
+            reason, F8_EIO, "cannot fstat the state directory %s: %s", dir->path, strerror(errno));
+    if (opened.st_dev == found.st_dev && opened.st_ino == found.st_ino)
+        return F8_OK;
+    return reason_set(reason, F8_EIO,
+        "the state directory %s is another one than this daemon opened: put that one back, or "
+        "restart the daemon",
+        dir->path);
+}
+
+/* A sync alone succeeds on a file system that is read-only, and on one that is full. */
+static int check_writable(const struct snapshot_dir *dir, struct reason *reason)
+{
+    char name[SNAPSHOT_NAME_SIZE];
+    (void)snapshot_name(0, SNAPSHOT_NEW, name); /* no state has that number */
+    int fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int status = F8_OK;
+    if (fd < 0 || write(fd, "", 1) != 1)
+        status = reason_set(reason, F8_EIO, "cannot write to the state directory %s: %s", dir->path,
+            strerror(errno));
+    if (fd >= 0)
+        (void)close(fd);
+    if (unlinkat(dir->fd, name, 0) < 0 && status == F8_OK)
+        status =
+            reason_set(reason, F8_EIO, "cannot remove %s/%s: %s", dir->path, name, strerror(errno));
+    return status;
+}
+
 int snapshot_sync(const struct snapshot_dir *dir, struct reason *reason)
 {
-    if (fsync(dir->fd) == 0)
-        return F8_OK;
+    int status = check_path(dir, reason);
+    if (status == F8_OK)
+        status = check_writable(dir, reason);
+    if (status < 0 || fsync(dir->fd) == 0)
+        return status;
     return reason_set(
         reason, F8_EIO, "cannot sync the state directory %s: %s", dir->path, strerror(errno));
 }
@@ -101,18 +141,19 @@ static int remove_both(const struct snapshot_dir *dir, uint64_t number, struct r
     return F8_OK;
 }
 
-void snapshot_remove(struct snapshot_dir *dir, uint64_t number)
+bool snapshot_remove(struct snapshot_dir *dir, uint64_t number)
 {
     struct reason reason;
     if (remove_both(dir, number, &reason) == F8_OK)
-        return;
+        return true;
     struct snapshot_doomed *doomed = malloc(sizeof(*doomed));
     log_error("%s: it will come back with the next reboot%s", reason.text,
         doomed ? ", unless a later try succeeds" : "");
     if (!doomed)
-        return;
+        return false;
     *doomed = (struct snapshot_doomed){.next = dir->doomed, .number = number};
     dir->doomed = doomed;
+    return false;
 }
 
 int snapshot_retry(struct snapshot_dir *dir, struct reason *reason)

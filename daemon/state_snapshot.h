@@ -54,11 +54,17 @@ int snapshot_commit(const struct snapshot_dir *dir, uint64_t number, struct reas
 /* Forgets what was written and was not committed. */
 void snapshot_cancel(const struct snapshot_dir *dir, uint64_t number);
 
-/* Any thread: commits and removals reach the disk. F8_EIO. */
+/*
+ * Any thread: commits and removals reach the disk, that is, the directory is still the one at its
+ * path, takes files, and is synced. F8_EIO.
+ */
 int snapshot_sync(const struct snapshot_dir *dir, struct reason *reason);
 
-/* Removes both snapshots of a number; what cannot be removed now is tried again. */
-void snapshot_remove(struct snapshot_dir *dir, uint64_t number);
+/*
+ * Removes both snapshots of a number. False: they cannot be removed now, and that is tried again;
+ * nothing may be written under that number any more.
+ */
+bool snapshot_remove(struct snapshot_dir *dir, uint64_t number);
 
 /* Tries again what could not be removed. F8_EIO: it cannot. */
 int snapshot_retry(struct snapshot_dir *dir, struct reason *reason);

@@ -53,9 +53,11 @@ size_t state_entry_write(uint8_t *at, const struct weight *weight)
 
 static bool is_sound(const struct state_entry *entry)
 {
-    return f8_proto_dtype_name(entry->dtype) && f8_proto_format_name(entry->format) &&
-           entry->flavour == F8_PROTO_DELAYED && f8_proto_history_name(entry->history_algorithm) &&
-           entry->history_length >= 1 && entry->history_length <= F8_PROTO_MAX_HISTORY_LENGTH;
+    char fault[F8_PROTO_FAULT_SIZE];
+    return !f8_proto_name_fault(entry->name, fault) && f8_proto_dtype_name(entry->dtype) &&
+           f8_proto_format_name(entry->format) && entry->flavour == F8_PROTO_DELAYED &&
+           f8_proto_history_name(entry->history_algorithm) && entry->history_length >= 1 &&
+           entry->history_length <= F8_PROTO_MAX_HISTORY_LENGTH;
 }
 
 bool state_entry_read(const uint8_t **at, const uint8_t *end, struct state_entry *ret_entry)

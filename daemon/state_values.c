@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The values of a stored state: see state_form.h; docs/state.md has the bytes. */
+#include <stdio.h>
 #include <string.h>
 #include <zlib.h>
 
@@ -31,6 +32,10 @@ enum {
 #define FLAG_AMAX_SEEN   2u
 #define FLAG_SCALE_SEEN  4u
 #define FLAGS_ALL        7u
+
+/* Bits of fp32: infinity, at or above which nothing is finite and positive; and the sign. */
+#define INFINITE 0x7f800000u
+#define SIGN     0x80000000u
 
 size_t state_value_size(uint32_t history_length)
 {
@@ -176,4 +181,48 @@ int state_values_check(
             "%s is malformed: its checksum is right, but a weight has flags that are unknown",
             what);
     return F8_OK;
+}
+
+static int refuse_number(const struct state_entry *entry, const char *what, const char *key,
+    uint32_t bits, struct reason *reason)
+{
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return reason_set(reason, F8_EINVAL,
+        "%s has weight %.200s with %s %g (bits 0x%08x): a scale must be above 0 and finite, an "
+        "amax must not be negative",
+        what, entry->name, key, (double)value, bits);
+}
+
+static int check_numbers(
+    const uint8_t *at, const struct state_entry *entry, const char *what, struct reason *reason)
+{
+    uint32_t scale = get32(at + OF_SCALE), amax = get32(at + OF_AMAX);
+    char key[32];
+    if (scale == 0 || scale >= INFINITE)
+        return refuse_number(entry, what, "scale", scale, reason);
+    if (amax & SIGN)
+        return refuse_number(entry, what, "amax", amax, reason);
+    for (uint32_t i = 0; i < entry->history_length; i++) {
+        uint32_t older = get32(at + OF_HISTORY + i * sizeof(uint32_t));
+        if (!(older & SIGN))
+            continue;
+        (void)snprintf(key, sizeof(key), "history[%u]", i);
+        return refuse_number(entry, what, key, older, reason);
+    }
+    return F8_OK;
+}
+
+int state_values_usable(
+    const struct state_head *head, const uint8_t *values, const char *what, struct reason *reason)
+{
+    const uint8_t *entries = head->table, *end = head->table + head->table_size;
+    const uint8_t *at = values + STATE_VALUES_FIXED;
+    struct state_entry entry;
+    int status = F8_OK;
+    while (status == F8_OK && state_entry_read(&entries, end, &entry)) {
+        status = check_numbers(at, &entry, what, reason);
+        at += state_value_size(entry.history_length);
+    }
+    return status;
 }

@@ -358,6 +358,8 @@ static void accept_one(struct world_root *root)
     }
     if (world_link_address(member->link, false, &address) == F8_OK)
         world_address_text(&address, true, member->address);
+    else /* it has closed already */
+        (void)snprintf(member->address, sizeof(member->address), "a peer that is gone");
     append_member(root, member);
 }
 

@@ -87,6 +87,30 @@ const char *f8_proto_name_fault(const char *name, char buffer[static F8_PROTO_FA
     return NULL;
 }
 
+/* Those with which a text reads otherwise than it is: embeddings, overrides and isolates. */
+static bool turns_direction(uint32_t character)
+{
+    return (character >= 0x202a && character <= 0x202e) ||
+           (character >= 0x2066 && character <= 0x2069);
+}
+
+void f8_proto_make_printable(char *text)
+{
+    char *to = text;
+    uint32_t character;
+    while (*text != '\0') {
+        size_t size = utf8_character((const unsigned char *)text, &character);
+        if (size == 0 || is_control(character) || turns_direction(character)) {
+            *to++ = '?';
+        } else {
+            memmove(to, text, size);
+            to += size;
+        }
+        text += size > 0 ? size : 1;
+    }
+    *to = '\0';
+}
+
 uint32_t f8_proto_dtype_size(uint32_t dtype)
 {
     switch (dtype) {

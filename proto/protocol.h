@@ -76,6 +76,12 @@ uint64_t f8_proto_capability_set(char *const *names, size_t count);
  */
 const char *f8_proto_name_fault(const char *name, char buffer[static F8_PROTO_FAULT_SIZE]);
 
+/*
+ * Makes any text fit for a terminal and a line of log, in place: each control character, each byte
+ * that is no UTF-8 and each character that turns the direction of writing becomes a '?'.
+ */
+void f8_proto_make_printable(char *text);
+
 static inline uint64_t f8_proto_capability_bit(enum f8_capability capability)
 {
     return (uint64_t)1 << capability;

@@ -10,7 +10,7 @@ endforeach()
 
 add_library(snapshot_fixture STATIC lib/snapshot_fixture.c)
 target_link_libraries(snapshot_fixture PUBLIC state_fixture)
-foreach(suite test_state_snapshot test_state_snapshot_kill)
+foreach(suite test_state_snapshot test_state_snapshot_kill test_state_snapshot_lost)
     f8_add_test(${suite} SOURCES ${suite}.c LIBS snapshot_fixture)
     set_tests_properties(${suite} PROPERTIES LABELS "state;operator")
 endforeach()
@@ -18,7 +18,8 @@ endforeach()
 f8_add_test(test_state_seal LABEL system SOURCES system/test_state_seal.c lib/state_rank.c
     LIBS test_daemon)
 f8_add_test(test_state_import LABEL system
-    SOURCES system/test_state_import.c lib/state_rank.c lib/admin_link.c LIBS test_daemon f8proto)
+    SOURCES system/test_state_import.c lib/state_rank.c lib/admin_link.c
+    LIBS test_daemon f8proto ZLIB::ZLIB)
 f8_add_test(test_state_kill LABEL system SOURCES system/test_state_kill.c LIBS test_daemon)
 if(F8_SANITIZE)
     # Slower by a factor of five and more: fewer kills, each with as much of the run before it.

@@ -23,7 +23,8 @@ enum manner {
     WILLING,
     REFUSES,
     SILENT,
-    STUCK, /* gives the same cursor again and again */
+    STUCK,   /* gives the same cursor again and again */
+    HOSTILE, /* has names that no daemon of ours gives */
 };
 static enum manner manner;
 
@@ -35,7 +36,8 @@ static char asked_name[256];
 static void make_weight(F8__WeightInfo *weight, uint64_t i, char *name, uint64_t *shape)
 {
     f8__weight_info__init(weight);
-    sprintf(name, "layers.%d.w", (int)i);
+    sprintf(
+        name, manner == HOSTILE ? "--%d\x1b[2J\xe2\x80\xae\xc2\x9b\xff" : "layers.%d.w", (int)i);
     shape[0] = 4096;
     shape[1] = 1024 + i;
     weight->job = (char *)"run";
@@ -234,6 +236,21 @@ START_TEST(test_refused)
 }
 END_TEST
 
+/* A terminal must not take a name for a command, nor a shell for an option. */
+START_TEST(test_hostile_names)
+{
+    char text[4096];
+
+    ck_assert_int_eq(ask(HOSTILE, "weights", text, sizeof(text)), 0);
+    ck_assert_msg(strstr(text, "--0?[2J??? "), "%s", text);
+    ck_assert_ptr_null(strpbrk(text, "\x1b\x80\x9b\xff"));
+    ck_assert_int_eq(ask(HOSTILE, "completion weights", text, sizeof(text)), 0);
+    ck_assert_str_eq(text, "");
+    ck_assert_int_eq(ask(WILLING, "completion weights", text, sizeof(text)), 0);
+    ck_assert_ptr_eq(strstr(text, "layers.0.w\n"), text);
+}
+END_TEST
+
 START_TEST(test_no_answer)
 {
     char text[1024];
@@ -332,6 +349,7 @@ int main(void)
     tcase_add_test(cases, test_show);
     tcase_add_test(cases, test_ping_and_version);
     tcase_add_test(cases, test_refused);
+    tcase_add_test(cases, test_hostile_names);
     tcase_add_test(cases, test_no_answer);
     tcase_add_test(cases, test_list_without_end);
     tcase_add_test(cases, test_no_daemon_names_every_socket);

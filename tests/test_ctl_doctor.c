@@ -22,6 +22,9 @@ static struct fake_daemon fake;
 /* By which interface the fake daemon reaches others, or why by none. */
 static const char *interface, *reason;
 
+/* Where it keeps snapshots, and why it does not. */
+static const char *state_directory = "", *snapshot_reason = "";
+
 static bool answer_status(int fd, uint64_t id)
 {
     F8__Reply reply = F8__REPLY__INIT;
@@ -32,6 +35,8 @@ static bool answer_status(int fd, uint64_t id)
     status.hosts_interface = (char *)interface;
     status.hosts_address = (char *)(interface[0] != '\0' ? "10.0.0.1" : "");
     status.hosts_reason = (char *)reason;
+    status.state_directory = (char *)state_directory;
+    status.snapshot_reason = (char *)snapshot_reason;
     inspect.status = &status;
     reply.id = id;
     reply.body_case = F8__REPLY__BODY_INSPECT;
@@ -104,6 +109,21 @@ START_TEST(status_says_where_hosts_reach_this_one)
     has(text, "hosts          -\n");
     ck_assert_int_eq(run("eth0", "", "status --json", text, sizeof(text)), 0);
     has(text, "\"hosts_interface\":\"eth0\",\"hosts_address\":\"10.0.0.1\",\"no_hosts\":null");
+}
+END_TEST
+
+START_TEST(snapshots_that_failed_are_told)
+{
+    char text[8192];
+    (void)run("eth0", "", "doctor", text, sizeof(text));
+    has_not(text, " snapshots: ");
+    state_directory = "/x/states";
+    (void)run("eth0", "", "doctor", text, sizeof(text));
+    has(text, "ok       snapshots: 0 groups in /x/states\n");
+    snapshot_reason = "cannot find the state directory /x/states any more";
+    ck_assert_int_eq(run("eth0", "", "doctor", text, sizeof(text)), 1);
+    has(text, "FAILED   snapshots: the last try failed: cannot find the state directory /x/states");
+    state_directory = snapshot_reason = "";
 }
 END_TEST
 
@@ -282,6 +302,7 @@ int main(void)
     TCase *tcase = tcase_create("ctl_doctor");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, status_says_where_hosts_reach_this_one);
+    tcase_add_test(tcase, snapshots_that_failed_are_told);
     tcase_add_test(tcase, what_the_daemon_tells);
     tcase_add_test(tcase, loopback_answers);
     tcase_add_test(tcase, loopback_of_ipv6);

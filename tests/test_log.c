@@ -87,6 +87,10 @@ START_TEST(peers_cannot_forge_lines)
     name[sizeof(name) - 1] = '\0';
     log_info("job %s", "a\n<0>b\x1b[2J");
     ck_assert_str_eq(logged(), "f8gatherd: info: job a?<0>b?[2J\n");
+    log_info("C1 %s", "a\xc2\x9b\x32J\x9b"
+                      "b\xc3(\xe2\x80\xae"
+                      "c\xc3\xa9");
+    ck_assert_str_eq(logged(), "f8gatherd: info: C1 a?2J?b?(?c\xc3\xa9\n");
     log_info("%s", name);
     ck_assert_uint_le(strlen(logged()), 1100);
     ck_assert_ptr_eq(strchr(text, '\n'), text + strlen(text) - 1);

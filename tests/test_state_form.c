@@ -159,6 +159,79 @@ START_TEST(forged_headers_do_no_harm)
 }
 END_TEST
 
+/* Makes the checksum of the values right again. */
+static void sign_values(void)
+{
+    uint8_t *values = form.bytes + form.head.size;
+    uint32_t crc = (uint32_t)crc32(0, values + 4, (uInt)form.head.values_size - 4);
+    memcpy(values, &crc, sizeof(crc));
+}
+
+/* A name that is no UTF-8, or that a terminal would take for a command. */
+START_TEST(names_are_those_of_the_protocol)
+{
+    static const char *const bad[] = {"\x1b", "\x9b", "\x7f", "\xff"};
+    static const size_t places[] = {48, 48 + 7, 48 + 21 + 8}; /* the job, the group, a weight */
+    for (size_t p = 0; p < 3; p++)
+        for (size_t b = 0; b < sizeof(bad) / sizeof(bad[0]); b++) {
+            uint8_t old = form.bytes[places[p]];
+            form.bytes[places[p]] = (uint8_t)bad[b][0];
+            sign_head(form.bytes);
+            ck_assert_int_eq(check(form.bytes, form.size), F8_EINVAL);
+            ck_assert_ptr_nonnull(strstr(reason.text, "not its names"));
+            form.bytes[places[p]] = old;
+        }
+    sign_head(form.bytes);
+    ck_assert_int_eq(check(form.bytes, form.size), F8_OK);
+}
+END_TEST
+
+static int check_import(void)
+{
+    return state_import_check(form.bytes, form.size, "the import", &head, &reason);
+}
+
+/* Puts bits at an offset of the first weight's values; the daemon's own files may have them. */
+static void refuses_number(size_t offset, uint32_t bits, const char *text)
+{
+    uint8_t *at = form.bytes + form.head.size + 16 + offset;
+    uint32_t old;
+    memcpy(&old, at, sizeof(old));
+    memcpy(at, &bits, sizeof(bits));
+    sign_values();
+    ck_assert_int_eq(check(form.bytes, form.size), F8_OK);
+    ck_assert_int_eq(check_import(), F8_EINVAL);
+    ck_assert_msg(strstr(reason.text, text), "%s", reason.text);
+    memcpy(at, &old, sizeof(old));
+    sign_values();
+}
+
+START_TEST(imports_have_numbers_that_casts_can_use)
+{
+    static const uint32_t scales[] = {
+        0, 0x80000000, 0xbf800000, 0x7f800000, 0xff800000, 0x7fc00000};
+    ck_assert_int_eq(check_import(), F8_OK);
+    for (size_t s = 0; s < sizeof(scales) / sizeof(scales[0]); s++)
+        refuses_number(0, scales[s], "the import has weight layers.0.wq with scale ");
+    refuses_number(0, 0xbf800000, "scale -1 (bits 0xbf800000)");
+    refuses_number(4, 0xc0000000, "layers.0.wq with amax -2 (bits 0xc0000000)");
+    refuses_number(64 + 12, 0xff800000, "layers.0.wq with history[3] -inf (bits 0xff800000)");
+    uint32_t nan = 0x7fc00000;
+    memcpy(form.bytes + form.head.size + 16 + 4, &nan, sizeof(nan)); /* what a gather met */
+    sign_values();
+    ck_assert_int_eq(check_import(), F8_OK);
+}
+END_TEST
+
+START_TEST(imports_have_a_weight_once)
+{
+    form.bytes[48 + 21 + 20 + 8 + 10] = 'q'; /* wk is a second wq */
+    sign_head(form.bytes);
+    ck_assert_int_eq(check_import(), F8_EINVAL);
+    ck_assert_str_eq(reason.text, "the import has weight layers.0.wq twice");
+}
+END_TEST
+
 START_TEST(another_owner_has_the_same_values)
 {
     const struct state_owner other = {.uid = 5, .job = "b", .group = "g", .any_token = true};
@@ -274,6 +347,9 @@ int main(void)
     tcase_add_test(tcase, a_byte_too_many_is_found);
     tcase_add_test(tcase, newer_version_is_named);
     tcase_add_test(tcase, forged_headers_do_no_harm);
+    tcase_add_test(tcase, names_are_those_of_the_protocol);
+    tcase_add_test(tcase, imports_have_numbers_that_casts_can_use);
+    tcase_add_test(tcase, imports_have_a_weight_once);
     tcase_add_test(tcase, another_owner_has_the_same_values);
     tcase_add_test(tcase, differences_are_named);
     tcase_add_test(tcase, another_order_is_named);

@@ -176,7 +176,7 @@ START_TEST(what_goes_while_it_is_written_stays_away)
             state_drop(snapshot_find(&fixture, "dp"));
         else
             state_replaced(snapshot_find(&fixture, "dp"));
-        ck_assert_int_eq(state_copy_commit(&copy, &fixture.reason), F8_OK);
+        ck_assert_int_eq(state_copy_commit(&copy, &fixture.reason), F8_ENOENT);
         ck_assert_int_eq(snapshot_files(fixture.snapshots, NULL), 0);
         state_copy_done(&copy);
     }
@@ -343,6 +343,29 @@ START_TEST(a_removal_that_fails_is_tried_again)
 }
 END_TEST
 
+/* The disk takes writes again in the middle of a pass: what the pass saves is not what is doomed.
+ */
+START_TEST(a_removal_tried_later_leaves_what_is_new)
+{
+    struct state_copy copy;
+    (void)snapshot_put(&fixture, "dp");
+    passes(1);
+    ck_assert_int_eq(mkdir(snapshot_path(&fixture, 1, "previous"), 0700), 0);
+    state_replaced(snapshot_put(&fixture, "dp"));
+    sync_to("dp", 2, fixture.after);
+    ck_assert_int_eq(state_store_retry(fixture.store, &fixture.reason), F8_EIO);
+    ck_assert_int_eq(rmdir(snapshot_path(&fixture, 1, "previous")), 0);
+    ck_assert_int_eq(state_copy_due(fixture.store, 1000, &copy, &fixture.reason), F8_OK);
+    ck_assert_int_eq(state_copy_write(&copy, &fixture.reason), F8_OK);
+    ck_assert_int_eq(state_copy_commit(&copy, &fixture.reason), F8_OK);
+    state_copy_done(&copy);
+    ck_assert_int_eq(state_store_retry(fixture.store, &fixture.reason), F8_OK);
+    ck_assert_int_eq(snapshot_files(fixture.snapshots, NULL), 1);
+    snapshot_reboot(&fixture);
+    ck_assert(has("dp", 2, fixture.after));
+}
+END_TEST
+
 /* It could not be removed, and a new state of the group is there: that one is the newer one. */
 START_TEST(a_new_state_is_newer_than_any_before)
 {
@@ -453,6 +476,7 @@ int main(void)
     tcase_add_test(tcase, of_two_of_a_group_the_later_counts);
     tcase_add_test(tcase, a_full_disk_is_said_and_tried_again);
     tcase_add_test(tcase, a_removal_that_fails_is_tried_again);
+    tcase_add_test(tcase, a_removal_tried_later_leaves_what_is_new);
     tcase_add_test(tcase, a_new_state_is_newer_than_any_before);
     tcase_add_test(tcase, another_daemon_is_kept_out);
     tcase_add_test(tcase, without_a_directory_there_is_none);

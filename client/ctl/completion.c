@@ -196,7 +196,7 @@ static int print_names(struct ctl *ctl, enum completion_kind kind)
         const char *name = name_in(kind, fetched.rows[i]);
         if (name != NULL && ctl->json) {
             json_array_append_new(array, json_string(name));
-        } else if (name != NULL) {
+        } else if (name != NULL && name[0] != '-') { /* a shell would offer it as an option */
             printf("%s\n", name);
         }
     }

@@ -243,6 +243,24 @@ static bool check_snapshots(struct doctor *doctor, const struct check *check)
            check_own(doctor, check, STATE_DIRECTORY, "what outlives a reboot");
 }
 
+/* What the daemon's last pass met, wherever it keeps them. */
+static bool check_saved(struct doctor *doctor, const struct check *check)
+{
+    const F8__StatusInfo *status = ((const struct host *)doctor->own)->status;
+
+    if (status == NULL || status->state_directory[0] == '\0') {
+        return true;
+    }
+    if (status->snapshot_reason[0] != '\0') {
+        doctor_add(
+            doctor, check, DOCTOR_FAILED, "the last try failed: %s", status->snapshot_reason);
+    } else {
+        doctor_add(doctor, check, DOCTOR_OK, "%u groups in %s", (unsigned)status->snapshots,
+            status->state_directory);
+    }
+    return true;
+}
+
 static bool check_snapshots_room(struct doctor *doctor, const struct check *check)
 {
     check_room(doctor, check, STATE_DIRECTORY);
@@ -254,6 +272,7 @@ const struct check host_checks_directory[] = {
     {"runtime file system", "", check_type},
     {"runtime room", "", check_runtime_room},
     {"states", "", check_states},
+    {"snapshots", "once that is put right, f8ctl snapshot", check_saved},
     {"state directory", "", check_snapshots},
     {"state room", "", check_snapshots_room},
 };

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "client/ctl/colour.h"
+#include "proto/protocol.h"
 
 /* Characters of a UTF-8 text; a terminal is asked for no more than that. */
 static size_t length_of(const char *text)
@@ -22,14 +23,21 @@ static size_t length_of(const char *text)
     return length;
 }
 
+/* A cell as it may go to a terminal: what the daemon says has names that others chose. */
+static void make_cell(const struct table_column *column, const void *row, char *cell)
+{
+    cell[0] = '\0';
+    column->text(row, cell);
+    f8_proto_make_printable(cell);
+}
+
 static size_t width_of(const struct table_column *column, const void *const *rows, size_t num_rows)
 {
     size_t width = length_of(column->title);
     char cell[TABLE_MAX_CELL];
 
     for (size_t i = 0; i < num_rows; i++) {
-        cell[0] = '\0';
-        column->text(rows[i], cell);
+        make_cell(column, rows[i], cell);
         if (length_of(cell) > width) {
             width = length_of(cell);
         }
@@ -68,8 +76,7 @@ void table_print_to(FILE *to, const struct table_column *columns, size_t num_col
     for (size_t i = 0; i < num_rows; i++) {
         for (size_t c = 0; c < num_columns; c++) {
             bool red = columns[c].alarming != NULL && columns[c].alarming(rows[i]);
-            cell[0] = '\0';
-            columns[c].text(rows[i], cell);
+            make_cell(&columns[c], rows[i], cell);
             print_cell(to, cell, widths[c], columns[c].right, c + 1 == num_columns,
                 red ? COLOUR_ALARM : COLOUR_NONE);
         }
@@ -91,8 +98,7 @@ void table_print_record(const struct table_column *columns, size_t num_columns, 
     }
     for (size_t c = 0; c < num_columns; c++) {
         bool red = columns[c].alarming != NULL && columns[c].alarming(row);
-        cell[0] = '\0';
-        columns[c].text(row, cell);
+        make_cell(&columns[c], row, cell);
         print_cell(stdout, columns[c].title, width, false, false, COLOUR_HEADING);
         print_cell(stdout, cell, 0, false, true, red ? COLOUR_ALARM : COLOUR_NONE);
     }

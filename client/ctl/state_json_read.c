@@ -21,16 +21,6 @@ struct place {
     char path[32];        /* "weights[3].", "" at the top */
 };
 
-/* What comes from the file goes to a terminal. */
-static void make_printable(char *text)
-{
-    for (; *text != '\0'; text++) {
-        if ((unsigned char)*text < ' ' || *text == 0x7f) {
-            *text = '?';
-        }
-    }
-}
-
 static int refuse(const struct place *place, const char *key, const char *what)
 {
     return error_set(F8_EINVAL, "%s: %s%s: %s", place->file, place->path, key, what);
@@ -215,7 +205,7 @@ static int check_keys(const struct place *place, const char *const *known)
         if (known[k] == NULL) {
             char name[81];
             snprintf(name, sizeof(name), "%s", key);
-            make_printable(name);
+            f8_proto_make_printable(name); /* it goes to a terminal */
             return error_set(F8_EINVAL, "%s: %s%s: there is no such key in version %d", place->file,
                 place->path, name, STATE_DOC_VERSION);
         }
@@ -343,7 +333,7 @@ int state_json_read(const char *text, size_t size, const char *file, struct stat
     }
     object = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
     if (object == NULL) {
-        make_printable(error.text);
+        f8_proto_make_printable(error.text);
         return error_set(
             F8_EINVAL, "%s: line %d, column %d: %s", file, error.line, error.column, error.text);
     }

@@ -12,6 +12,7 @@
 #include "client/ctl/print_json.h"
 #include "client/ctl/watch.h"
 #include "client/plural.h"
+#include "proto/protocol.h"
 
 #define TIME_TEXT 40
 
@@ -60,16 +61,16 @@ static void print_time(uint64_t time_ns)
 static void print_line(const struct ctl *ctl, const F8__Event *event)
 {
     enum colour colour = colour_of(event->kind);
-    char name[16];
+    char name[16], text[2048];
 
     (void)ctl;
+    snprintf(text, sizeof(text), "%s%s%s%s%s", event->job, event->job[0] != '\0' ? "/" : "",
+        event->job[0] != '\0' ? event->group : "", event->job[0] != '\0' ? ": " : "", event->text);
+    f8_proto_make_printable(text);
     print_time(event->time_ns);
     printf("  %s%-15s%s  ", colour_begin(stdout, colour), name_of(event, name),
         colour_end(stdout, colour));
-    if (event->job[0] != '\0') {
-        printf("%s/%s: ", event->job, event->group);
-    }
-    printf("%s\n", event->text);
+    printf("%s\n", text);
 }
 
 static void print_lost_line(const struct ctl *ctl, uint64_t lost)

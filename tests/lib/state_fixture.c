@@ -60,9 +60,9 @@ static uint32_t next(uint32_t *seed)
 
 static void fill(struct scaling *scaling, const struct weight *weight, uint32_t *seed)
 {
-    uint32_t scale = next(seed); /* any bits: a NaN too */
+    uint32_t scale = 0x00800000u + next(seed) % 0x7e000000u; /* finite, above 0 */
     memcpy(&scaling->scale, &scale, sizeof(scale));
-    scaling->amax = next(seed);
+    scaling->amax = next(seed) >> 1; /* any bits but the sign: a NaN too */
     scaling->gathers = next(seed);
     scaling->saturated = next(seed);
     scaling->nan = next(seed);
@@ -74,7 +74,7 @@ static void fill(struct scaling *scaling, const struct weight *weight, uint32_t 
     scaling->delayed.syncs = (uint64_t)next(seed) << 32;
     scaling->delayed.newest = next(seed) % weight->history_length;
     for (uint32_t i = 0; i < weight->history_length; i++)
-        scaling->delayed.history[i] = next(seed);
+        scaling->delayed.history[i] = next(seed) >> 1;
 }
 
 struct scaling *state_fixture_scalings(const struct weight_list *list, uint32_t seed)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "lib/admin_link.h"
 #include "lib/state_rank.h"
@@ -99,6 +100,40 @@ static void expect(F8__Reply *reply, int status, const char *text)
     f8__reply__free_unpacked(reply, NULL);
 }
 
+/* Puts a scale into the first weight of an export, with checksums that are right. */
+static void set_scale(uint8_t *bytes, size_t size, uint32_t scale)
+{
+    uint32_t head, crc;
+    memcpy(&head, bytes + 16, sizeof(head));
+    memcpy(bytes + head + 16, &scale, sizeof(scale));
+    crc = (uint32_t)crc32(0, bytes + head + 4, (uInt)(size - head - 4));
+    memcpy(bytes + head, &crc, sizeof(crc));
+}
+
+/* Neither a seal nor an operator stores a scale that no cast can use. */
+START_TEST(a_scale_of_no_use_is_refused)
+{
+    struct state_rank rank;
+    uint8_t bytes[4096];
+    int fd, link = admin_link_open(&host, F8__ROLE__ADMIN, "");
+    state_rank_leave(&host, NULL);
+    F8__Reply *reply = ask_export(link, "dp", &fd);
+    size_t size = reply->export->size;
+    f8__reply__free_unpacked(reply, NULL);
+    ck_assert_int_eq(pread(fd, bytes, sizeof(bytes), 0), (ssize_t)size);
+    set_scale(bytes, size, 0x7fc00000);
+    int forged = admin_link_memfd(bytes, size);
+    expect(ask_import(link, "dp", forged), F8_EINVAL, "with scale nan (bits 0x7fc00000)");
+    state_rank_join(&host, &rank, &(struct state_setup){0});
+    ck_assert_int_eq(import(&rank, bytes, size), F8_EINVAL);
+    ck_assert_ptr_nonnull(strstr(f8_error_text(), "the import of group dp has weight "));
+    state_rank_close(&rank);
+    (void)close(forged);
+    (void)close(fd);
+    (void)close(link);
+}
+END_TEST
+
 START_TEST(operators_export_and_import)
 {
     struct state_rank rank;
@@ -174,6 +209,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, import_is_what_was_exported);
+    tcase_add_test(tcase, a_scale_of_no_use_is_refused);
     tcase_add_test(tcase, operators_export_and_import);
     tcase_add_test(tcase, first_to_continue_takes_an_import_over);
     tcase_add_test(tcase, trainers_do_not_import);
