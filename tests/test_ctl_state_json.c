@@ -129,7 +129,7 @@ static void refused(json_t *object, const char *expected)
     write_text(dumped, strlen(dumped));
     free(dumped);
     json_decref(object);
-    ask("import run dp", 1);
+    ask("import run dp --yes", 1);
     (void)snprintf(whole, sizeof(whole), "f8ctl: %s: %s", file, expected);
     ck_assert_msg(
         strncmp(text, whole, strlen(whole)) == 0, "%s\nwhere it should be\n%s", text, whole);
@@ -139,7 +139,7 @@ static void refused(json_t *object, const char *expected)
 START_TEST(every_bit_comes_back)
 {
     json_decref(exported());
-    ask("import run dp", 0);
+    ask("import run dp --yes", 0);
     ck_assert_int_eq(imported_size, (ssize_t)form.size);
     ck_assert_mem_eq(imported, form.bytes, form.size);
 }
@@ -168,12 +168,12 @@ END_TEST
 START_TEST(binary_is_what_it_was)
 {
     ask("export run dp", 0);
-    ask("import run dp", 0);
+    ask("import run dp --yes", 0);
     ck_assert_mem_eq(imported, form.bytes, form.size);
     ask("--force --format binary export run dp", 0);
     ask("--force --format xml export run dp", 2);
     ck_assert_str_eq(text, "f8ctl: --format xml: must be binary or json\n");
-    ask("--format json import run dp", 2);
+    ask("--format json import run dp --yes", 2);
 }
 END_TEST
 
@@ -267,7 +267,7 @@ END_TEST
 static void refused_text(const char *bytes, size_t size, const char *expected)
 {
     write_text(bytes, size);
-    ask("import run dp", 1);
+    ask("import run dp --yes", 1);
     ck_assert_msg(strstr(text, expected) != NULL, "it says: %s", text);
     ck_assert_ptr_nonnull(strstr(text, file));
     ck_assert_int_eq(imported_size, -1);
@@ -300,7 +300,7 @@ START_TEST(a_huge_file_is_refused)
 {
     write_text("{", 1);
     ck_assert_int_eq(truncate(file, (off_t)1 << 40), 0);
-    ask("import run dp", 1);
+    ask("import run dp --yes", 1);
     ck_assert_ptr_nonnull(strstr(text, "has 1099511627776 bytes, a state has at most 268435456"));
 }
 END_TEST

@@ -310,7 +310,7 @@ END_TEST
 START_TEST(import_sends_the_file)
 {
     write_file(state, SIZE);
-    ask("import run dp --uid 7", 0);
+    ask("import run dp --uid 7 --yes", 0);
     assert_says("stored ");
     assert_says("200000 bytes of group dp of job run, uid 7\n");
     ck_assert_str_eq(asked_job, "run");
@@ -319,7 +319,7 @@ START_TEST(import_sends_the_file)
     ck_assert_int_eq(imported_size, SIZE);
     ck_assert_mem_eq(imported, state, SIZE);
     ck_assert_int_eq(imported_seals, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
-    ask("--json import run dp", 0);
+    ask("--json import run dp --yes", 0);
     json_t *object = json_loads(text, 0, NULL);
     const json_t *import = json_object_get(object, "import");
     ck_assert_int_eq(json_integer_value(json_object_get(import, "bytes")), SIZE);
@@ -329,17 +329,17 @@ END_TEST
 
 START_TEST(import_is_refused)
 {
-    ask("import run dp", 1);
+    ask("import run dp --yes", 1);
     assert_says("/state cannot be read: No such file or directory");
     write_file("", 0);
-    ask("import run dp", 1);
+    ask("import run dp --yes", 1);
     assert_says("/state is empty: f8ctl export writes what this reads");
     write_file(state, SIZE);
     manner = REFUSES;
-    ask("import run dp", 1);
+    ask("import run dp --yes", 1);
     ck_assert_str_eq(text, "f8ctl: nothing is stored for it\n");
     manner = SILENT;
-    ask("--timeout 0.05 import run dp", 3);
+    ask("--timeout 0.05 import run dp --yes", 3);
     assert_says("did not answer within 50 ms");
 }
 END_TEST

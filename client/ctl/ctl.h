@@ -111,7 +111,7 @@ enum ctl_takes {
         "hosts of groups that span several, and their heartbeats")                                 \
     X(export, "JOB GROUP FILE", NULL, CTL_TAKES_FORCE | CTL_TAKES_UID | CTL_TAKES_FORMAT,          \
         "write the scaling state of a group, as of its last sync")                                 \
-    X(import, "JOB GROUP FILE", NULL, CTL_TAKES_UID,                                               \
+    X(import, "JOB GROUP FILE", NULL, CTL_TAKES_UID | CTL_TAKES_YES,                               \
         "store such a state, of either form, for a group that will continue it")                   \
     X(snapshot, NULL, NULL, 0, "save all scaling states that have changed, now, on the disk")      \
     X(evict, "JOB", NULL, CTL_TAKES_UID | CTL_TAKES_YES,                                           \

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/ctl/confirm.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/print_json.h"
 #include "client/ctl/state_doc.h"
@@ -210,6 +211,21 @@ static int read_file(const char *name, int *ret_memfd, uint64_t *ret_size)
     return status;
 }
 
+/* A state that is stored already goes as this one comes: CTL_OK if there is none, or it may. */
+static int confirm_replacement(struct ctl *ctl)
+{
+    struct channel_reply reply;
+
+    if ((ctl->given & CTL_TAKES_YES) || ask_export(ctl, &reply) != F8_OK) {
+        return CTL_OK; /* what is wrong with the daemon, the import says too */
+    }
+    close(reply.fd);
+    return ctl_confirm(ctl,
+        "replaces the state that is stored for group %s of job %s, uid %" PRIu32
+        ", as of sync %" PRIu64,
+        ctl->arguments[1], ctl->arguments[0], ctl->uid, reply.second);
+}
+
 int command_import(struct ctl *ctl)
 {
     F8__Request request = F8__REQUEST__INIT;
@@ -218,9 +234,15 @@ int command_import(struct ctl *ctl)
     uint64_t size;
     int memfd = -1;
     int status = read_file(ctl->arguments[2], &memfd, &size);
+    int result;
 
     if (status != F8_OK) {
         return ctl_failed(status);
+    }
+    result = confirm_replacement(ctl);
+    if (result != CTL_OK) {
+        close(memfd);
+        return result;
     }
     import.job = (char *)ctl->arguments[0];
     import.uid = ctl->uid;

@@ -364,10 +364,11 @@ START_TEST(test_transfer)
     assert_says("export none dp /nowhere/state", 1, "nothing is stored for job none");
     transfer("export", "a", 0, " as of sync 3\n");
     transfer("export", "a", 1, "is there already");
-    transfer("import", "a", 1, "group dp of job delayed has members");
+    transfer("--yes import", "a", 1, "group dp of job delayed has members");
     f8_close(client);
     await_no_job();
-    transfer("import", "a", 0, " bytes of group dp of job delayed");
+    transfer("import", "a", 2, "replaces the state that is stored for group dp of job delayed, uid");
+    transfer("--yes import", "a", 0, " bytes of group dp of job delayed");
     transfer("--force export", "b", 0, " as of sync 3\n");
     size_t size = take_file("a", bytes[0]);
     ck_assert_uint_eq(take_file("b", bytes[1]), size);
