@@ -40,6 +40,7 @@ static enum nearness nearness(const struct shared_rank *result, const siginfo_t 
     case F8_ERANKDEAD:
     case F8_EBROKEN:
     case F8_ECONN:
+    case F8_ENODAEMON:
         return NEAR_HEARD;
     default:
         return NEAR_ERROR;
