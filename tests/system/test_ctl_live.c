@@ -367,7 +367,8 @@ START_TEST(test_transfer)
     transfer("--yes import", "a", 1, "group dp of job delayed has members");
     f8_close(client);
     await_no_job();
-    transfer("import", "a", 2, "replaces the state that is stored for group dp of job delayed, uid");
+    transfer(
+        "import", "a", 2, "replaces the state that is stored for group dp of job delayed, uid");
     transfer("--yes import", "a", 0, " bytes of group dp of job delayed");
     transfer("--force export", "b", 0, " as of sync 3\n");
     size_t size = take_file("a", bytes[0]);
