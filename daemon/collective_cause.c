@@ -55,13 +55,13 @@ const char *collective_who(const struct member *member, char buffer[COLLECTIVE_W
 
 void collective_append_rank(struct reason *reason, const struct group *group, uint32_t rank)
 {
-    const struct member *there = group_member_of(group, rank);
-    const struct member *member = there ? there : group->members[rank];
+    const struct member *member = collective_holder(group, rank);
     const char *of = hosts_name_of_rank(group->collective->hosts, rank);
     char where[WHERE_SIZE];
     if (member)
         reason_append(reason, "rank %u (%s%s)", rank,
-            place_of(member, group->collective->hosts, where), there ? "" : ", not re-joined");
+            place_of(member, group->collective->hosts, where),
+            group_member_of(group, rank) ? "" : ", not re-joined");
     else
         reason_append(
             reason, "rank %u (not there%s%.64s)", rank, of ? ", of host " : "", of ? of : "");
@@ -192,9 +192,7 @@ static void log_cause(const struct group *group, const struct round_cause *cause
     bool by_rank = cause->trouble == ROUND_RANK_DIED || cause->trouble == ROUND_RANK_LEFT;
     if (by_rank || cause->trouble == ROUND_MISMATCH) {
         fields.rank = LOG_RANK(cause->rank);
-        member = group_member_of(group, cause->rank);
-        if (!member)
-            member = group->members[cause->rank];
+        member = collective_holder(group, cause->rank);
     }
     if (member) {
         fields.pid = member->pid;

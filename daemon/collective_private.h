@@ -147,6 +147,13 @@ struct collective {
 
 extern const struct round_ops collective_round_ops;
 
+/* Who has the rank, or had it last: may not have re-joined. NULL: nobody yet. */
+static inline const struct member *collective_holder(const struct group *group, uint32_t rank)
+{
+    const struct member *there = group_member_of(group, rank);
+    return there ? there : group->members[rank];
+}
+
 /* For lines of log that are about the group. */
 static inline struct log_fields collective_fields(const struct group *group)
 {

@@ -7,7 +7,6 @@
  */
 #include "daemon/collective_hosts.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "status.h"
@@ -117,22 +116,15 @@ static void exchange(struct hosts *hosts, uint32_t first, uint32_t end)
         fabric_exchange(engine->fabric, engine->spans, count, engine_patience(hosts));
 }
 
-/* Whether the engine is free and the next piece is cast. */
-static bool can_exchange(const struct hosts *hosts)
-{
-    const struct spread *spread = &hosts->spread;
-    return hosts->engine.step == ENGINE_AT_REST && spread->sent < end_of_bucket(hosts) &&
-           end_of_piece(hosts, spread->sent) <= spread->cast;
-}
-
 void spread_cast(struct hosts *hosts, uint32_t end)
 {
-    hosts->spread.cast = end;
-    if (can_exchange(hosts)) {
-        uint32_t first = hosts->spread.sent;
-        hosts->spread.sent = end_of_piece(hosts, first);
-        exchange(hosts, first, hosts->spread.sent);
-    }
+    struct spread *spread = &hosts->spread;
+    uint32_t first = spread->sent, next = end_of_piece(hosts, first);
+    spread->cast = end;
+    if (hosts->engine.step != ENGINE_AT_REST || next == first || next > end)
+        return; /* the engine is at work, all has gone out, or the piece is not cast yet */
+    spread->sent = next;
+    exchange(hosts, first, next);
 }
 
 void spread_go_on(struct hosts *hosts)

@@ -71,10 +71,7 @@ static const struct member *culprit(
     if (cause->trouble == ROUND_MISMATCH || cause->trouble == ROUND_RANK_DIED ||
         cause->trouble == ROUND_RANK_LEFT)
         rank = cause->rank;
-    if (rank >= group->world_size)
-        return NULL;
-    const struct member *there = group_member_of(group, rank);
-    return there ? there : group->members[rank];
+    return rank < group->world_size ? collective_holder(group, rank) : NULL;
 }
 
 void collective_tell_broken(
