@@ -76,7 +76,7 @@ START_TEST(only_what_changed_is_written)
     passes(0);
     sync_to("b", 2, fixture.after);
     passes(1);
-    ck_assert_int_eq(snapshot_files(fixture.snapshots, NULL), 3); /* b has one before, too */
+    ck_assert_int_eq(state_fixture_files(fixture.snapshots, NULL), 3); /* b has one before, too */
     snapshot_reboot(&fixture);
     passes(0);
     ck_assert(has("a", 1, fixture.before) && has("b", 2, fixture.after));
@@ -129,7 +129,7 @@ START_TEST(what_is_dropped_stays_away)
         sync_to("dp", 2, fixture.after);
         passes(1);
         state_drop(snapshot_find(&fixture, "dp"));
-        ck_assert_int_eq(snapshot_files(fixture.snapshots, NULL), 0);
+        ck_assert_int_eq(state_fixture_files(fixture.snapshots, NULL), 0);
         snapshot_reboot(&fixture);
         ck_assert_ptr_null(snapshot_find(&fixture, "dp"));
     }
@@ -144,7 +144,7 @@ START_TEST(what_is_replaced_stays_away)
     sync_to("dp", 2, fixture.after);
     passes(1);
     state_replaced(snapshot_put(&fixture, "dp"));
-    ck_assert_int_eq(snapshot_files(fixture.snapshots, NULL), 0);
+    ck_assert_int_eq(state_fixture_files(fixture.snapshots, NULL), 0);
     passes(1);
     snapshot_reboot(&fixture);
     ck_assert(has("dp", 1, fixture.before));
@@ -157,7 +157,7 @@ START_TEST(what_is_continued_is_kept)
     (void)snapshot_put(&fixture, "dp");
     passes(1);
     (void)snapshot_put(&fixture, "dp");
-    ck_assert_int_eq(snapshot_files(fixture.snapshots, NULL), 1);
+    ck_assert_int_eq(state_fixture_files(fixture.snapshots, NULL), 1);
     passes(1); /* its counter went on */
     snapshot_reboot(&fixture);
     ck_assert(has("dp", 1, fixture.before));
@@ -177,7 +177,7 @@ START_TEST(what_goes_while_it_is_written_stays_away)
         else
             state_replaced(snapshot_find(&fixture, "dp"));
         ck_assert_int_eq(state_copy_commit(&copy, &fixture.reason), F8_ENOENT);
-        ck_assert_int_eq(snapshot_files(fixture.snapshots, NULL), 0);
+        ck_assert_int_eq(state_fixture_files(fixture.snapshots, NULL), 0);
         state_copy_done(&copy);
     }
 }
@@ -266,7 +266,7 @@ START_TEST(both_damaged_is_nothing)
     (void)snapshot_put(&fixture, "dp");
     passes(1); /* under another number: what is set aside is not written over */
     ck_assert_int_eq(access(snapshot_path(&fixture, 2, "snapshot"), F_OK), 0);
-    ck_assert_int_eq(snapshot_files(fixture.snapshots, NULL), 3);
+    ck_assert_int_eq(state_fixture_files(fixture.snapshots, NULL), 3);
 }
 END_TEST
 
@@ -279,7 +279,7 @@ START_TEST(what_was_not_committed_does_not_count)
     ck_assert_int_eq(rename(current, snapshot_path(&fixture, 1, "new")), 0);
     snapshot_reboot(&fixture);
     ck_assert(has("dp", 1, fixture.before));
-    ck_assert_int_eq(snapshot_files(fixture.snapshots, NULL), 1);
+    ck_assert_int_eq(state_fixture_files(fixture.snapshots, NULL), 1);
 }
 END_TEST
 
@@ -320,7 +320,7 @@ START_TEST(a_full_disk_is_said_and_tried_again)
     ck_assert_ptr_nonnull(strstr(pass.reason.text, "/snapshots/0000000000000001.new: "));
     ck_assert_int_eq(state_saver_last(fixture.saver)->status, F8_EIO);
     ck_assert_uint_gt(state_saver_last(fixture.saver)->succeeded, 0);
-    ck_assert_int_eq(snapshot_files(fixture.snapshots, NULL), 2);
+    ck_assert_int_eq(state_fixture_files(fixture.snapshots, NULL), 2);
     passes(1);
     snapshot_reboot(&fixture);
     ck_assert(has("dp", 3, fixture.before));
@@ -339,7 +339,7 @@ START_TEST(a_removal_that_fails_is_tried_again)
     ck_assert_ptr_nonnull(strstr(pass.reason.text, "cannot remove the snapshot "));
     ck_assert_int_eq(rmdir(snapshot_path(&fixture, 1, "previous")), 0);
     passes(0);
-    ck_assert_int_eq(snapshot_files(fixture.snapshots, NULL), 0);
+    ck_assert_int_eq(state_fixture_files(fixture.snapshots, NULL), 0);
 }
 END_TEST
 
@@ -360,7 +360,7 @@ START_TEST(a_removal_tried_later_leaves_what_is_new)
     ck_assert_int_eq(state_copy_commit(&copy, &fixture.reason), F8_OK);
     state_copy_done(&copy);
     ck_assert_int_eq(state_store_retry(fixture.store, &fixture.reason), F8_OK);
-    ck_assert_int_eq(snapshot_files(fixture.snapshots, NULL), 1);
+    ck_assert_int_eq(state_fixture_files(fixture.snapshots, NULL), 1);
     snapshot_reboot(&fixture);
     ck_assert(has("dp", 2, fixture.after));
 }

@@ -105,11 +105,6 @@ static void live(struct told *told)
     }
 }
 
-static void remove_file(const char *path)
-{
-    (void)unlink(path);
-}
-
 START_TEST(killed_at_any_moment)
 {
     unsigned seed = SEED;
@@ -130,7 +125,7 @@ START_TEST(killed_at_any_moment)
         if (rand_r(&seed) % 2 == 0)
             continue;
         told->rebooted = 1;
-        (void)snapshot_files(fixture.states, remove_file);
+        state_fixture_remove_files(fixture.states);
     }
     (void)printf("%d kills in %llu lives\n", kills, (unsigned long long)told->life);
     ck_assert_uint_gt(told->life, (uint64_t)kills / 30);

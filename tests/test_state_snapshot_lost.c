@@ -55,7 +55,8 @@ START_TEST(a_directory_that_is_gone_is_named)
     ck_assert_int_eq(rmdir(fixture.snapshots), 0);
     ck_assert_int_eq(rename(away, fixture.snapshots), 0);
     ck_assert_int_eq(snapshot_pass(&fixture).status, F8_OK);
-    ck_assert_int_eq(snapshot_files(fixture.snapshots, NULL), 1); /* nothing is left of trials */
+    ck_assert_int_eq(
+        state_fixture_files(fixture.snapshots, NULL), 1); /* nothing is left of trials */
 }
 END_TEST
 
@@ -104,7 +105,7 @@ START_TEST(what_goes_meanwhile_is_not_counted)
     (void)uv_timer_start(&timer, drop, 0, 0);
     while (away[0] != '\0')
         (void)loop_turn(&fixture.loop);
-    ck_assert_int_eq(snapshot_files(fixture.snapshots, NULL), 0);
+    ck_assert_int_eq(state_fixture_files(fixture.snapshots, NULL), 0);
     (void)uv_run(&fixture.loop, UV_RUN_DEFAULT);
 }
 END_TEST

@@ -4,7 +4,6 @@
  * halves, lingering and eviction, a full disk. Each test has a directory and a loop of its own.
  */
 #include <check.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -61,34 +60,10 @@ static void set_up(void)
     open_store();
 }
 
-/* Calls for each file of the state directory; gives their number. */
-static int each_file(void (*call)(const char *path))
-{
-    int count = 0;
-    DIR *entries = opendir(states);
-    for (struct dirent *entry; entries && (entry = readdir(entries));) {
-        char path[512];
-        if (entry->d_name[0] == '.')
-            continue;
-        (void)snprintf(path, sizeof(path), "%s/%s", states, entry->d_name);
-        if (call)
-            call(path);
-        count++;
-    }
-    if (entries)
-        (void)closedir(entries);
-    return count;
-}
-
-static void remove_file(const char *path)
-{
-    (void)unlink(path);
-}
-
 static void tear_down(void)
 {
     close_store();
-    (void)each_file(remove_file);
+    state_fixture_remove_files(states);
     (void)rmdir(states);
     ck_assert_int_eq(rmdir(directory), 0);
     free(before);
@@ -140,7 +115,7 @@ static void note_file(const char *path)
 
 static const char *the_file(void)
 {
-    ck_assert_int_eq(each_file(note_file), 1);
+    ck_assert_int_eq(state_fixture_files(states, note_file), 1);
     return only;
 }
 
@@ -156,7 +131,7 @@ START_TEST(nothing_is_made_before_it_is_needed)
     ck_assert_uint_eq(state_store_held(store, UID), (uint64_t)st.st_size);
     ck_assert_uint_eq(state_store_held(store, UID + 1), 0);
     state_drop(state);
-    ck_assert_int_eq(each_file(NULL), 0);
+    ck_assert_int_eq(state_fixture_files(states, NULL), 0);
     reopen(); /* an empty directory goes */
     ck_assert_int_lt(access(states, F_OK), 0);
 }
@@ -274,9 +249,9 @@ START_TEST(damaged_files_stay)
     log_set_level((enum log_level)(LOG_LEVEL_ERROR - 1));
     open_store();
     (void)put("dp");
-    ck_assert_int_eq(each_file(NULL), 2);
+    ck_assert_int_eq(state_fixture_files(states, NULL), 2);
     reopen();
-    ck_assert_int_eq(each_file(NULL), 2);
+    ck_assert_int_eq(state_fixture_files(states, NULL), 2);
     ck_assert_ptr_nonnull(state_find(store, UID, "job", "dp"));
 }
 END_TEST
@@ -286,7 +261,7 @@ START_TEST(hostile_names_stay_in_the_directory)
     static const char *const names[] = {"../../../tmp/x", "/etc/passwd", "..", ".", "a b", "%s%n"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         (void)put(names[i]);
-    ck_assert_int_eq(each_file(NULL), (int)(sizeof(names) / sizeof(names[0])));
+    ck_assert_int_eq(state_fixture_files(states, NULL), (int)(sizeof(names) / sizeof(names[0])));
     reopen();
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         ck_assert_ptr_nonnull(state_find(store, UID, "job", names[i]));
@@ -335,11 +310,11 @@ START_TEST(what_lingers_is_dropped)
     state_hold(held);
     state_release(put("gone"));
     await_drop("gone");
-    ck_assert_int_eq(each_file(NULL), 1);
+    ck_assert_int_eq(state_fixture_files(states, NULL), 1);
     ck_assert(state_is_held(held));
     reopen(); /* nobody holds it now */
     await_drop("held");
-    ck_assert_int_eq(each_file(NULL), 0);
+    ck_assert_int_eq(state_fixture_files(states, NULL), 0);
 }
 END_TEST
 
@@ -365,7 +340,7 @@ START_TEST(without_linger_it_goes_with_its_group)
     state_hold(state);
     state_release(state);
     ck_assert_ptr_null(state_find(store, UID, "job", "dp"));
-    ck_assert_int_eq(each_file(NULL), 0);
+    ck_assert_int_eq(state_fixture_files(states, NULL), 0);
 }
 END_TEST
 
@@ -396,7 +371,7 @@ START_TEST(the_oldest_of_the_uid_makes_way)
     ck_assert_int_eq(state_form_make(&stranger, list, before, 1, &form, &reason), F8_OK);
     ck_assert_int_eq(state_put(store, &form, &state, &reason), F8_OK);
     state_form_done(&form);
-    ck_assert_int_eq(each_file(NULL), 4);
+    ck_assert_int_eq(state_fixture_files(states, NULL), 4);
 }
 END_TEST
 
@@ -433,7 +408,7 @@ START_TEST(a_full_disk_leaves_what_was_there)
     ck_assert_int_eq(status, F8_EIO);
     ck_assert_ptr_eq(
         strstr(reason.text, "cannot store the state of group dp: the file takes "), reason.text);
-    ck_assert_int_eq(each_file(NULL), 1);
+    ck_assert_int_eq(state_fixture_files(states, NULL), 1);
     ck_assert(syncs(state) == 1 && holds(state, before));
     state_form_done(&form);
 }

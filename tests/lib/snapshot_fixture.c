@@ -3,7 +3,6 @@
 #include "lib/snapshot_fixture.h"
 
 #include <check.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -62,34 +61,11 @@ void snapshot_set_up(struct snapshot_fixture *fixture)
     snapshot_open(fixture);
 }
 
-int snapshot_files(const char *directory, void (*call)(const char *path))
-{
-    int count = 0;
-    DIR *entries = opendir(directory);
-    for (struct dirent *entry; entries && (entry = readdir(entries));) {
-        char path[512];
-        if (entry->d_name[0] == '.')
-            continue;
-        (void)snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
-        if (call)
-            call(path);
-        count++;
-    }
-    if (entries)
-        (void)closedir(entries);
-    return count;
-}
-
-static void remove_file(const char *path)
-{
-    (void)unlink(path);
-}
-
 void snapshot_tear_down(struct snapshot_fixture *fixture)
 {
     snapshot_close(fixture);
-    (void)snapshot_files(fixture->states, remove_file);
-    (void)snapshot_files(fixture->snapshots, remove_file);
+    state_fixture_remove_files(fixture->states);
+    state_fixture_remove_files(fixture->snapshots);
     (void)rmdir(fixture->states);
     (void)rmdir(fixture->snapshots);
     ck_assert_int_eq(rmdir(fixture->directory), 0);
@@ -102,7 +78,7 @@ void snapshot_tear_down(struct snapshot_fixture *fixture)
 void snapshot_reboot(struct snapshot_fixture *fixture)
 {
     snapshot_close(fixture);
-    (void)snapshot_files(fixture->states, remove_file);
+    state_fixture_remove_files(fixture->states);
     (void)rmdir(fixture->states);
     snapshot_open(fixture);
 }

@@ -46,9 +46,6 @@ bool snapshot_has(const struct snapshot_fixture *fixture, const char *group, uin
 /* Asks for a pass and turns the loop until it has ended. */
 struct state_pass snapshot_pass(struct snapshot_fixture *fixture);
 
-/* Calls for each file of a directory, NULL: for none; how many there are. */
-int snapshot_files(const char *directory, void (*call)(const char *path));
-
 /* "DIRECTORY/0000000000000001.snapshot"; in a static buffer. */
 const char *snapshot_path(
     const struct snapshot_fixture *fixture, uint64_t number, const char *suffix);

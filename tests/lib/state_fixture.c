@@ -3,8 +3,11 @@
 #include "lib/state_fixture.h"
 
 #include <check.h>
+#include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "status.h"
 
@@ -124,4 +127,32 @@ struct state_form state_fixture_form(
     int status = state_form_make(&owner, list, scalings, syncs, &form, &reason);
     ck_assert_msg(status == F8_OK, "%s", reason.text);
     return form;
+}
+
+int state_fixture_files(const char *directory, void (*call)(const char *path))
+{
+    int count = 0;
+    DIR *entries = opendir(directory);
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        char path[512];
+        if (entry->d_name[0] == '.')
+            continue;
+        (void)snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
+        if (call)
+            call(path);
+        count++;
+    }
+    if (entries)
+        (void)closedir(entries);
+    return count;
+}
+
+static void remove_file(const char *path)
+{
+    (void)unlink(path);
+}
+
+void state_fixture_remove_files(const char *directory)
+{
+    (void)state_fixture_files(directory, remove_file);
 }

@@ -26,4 +26,8 @@ bool state_fixture_same(
 struct state_form state_fixture_form(
     const struct weight_list *list, const struct scaling *scalings, uint64_t syncs);
 
+/* Calls for each file of a directory, NULL: for none; how many there are. Removes them all. */
+int state_fixture_files(const char *directory, void (*call)(const char *path));
+void state_fixture_remove_files(const char *directory);
+
 #endif
