@@ -15,6 +15,9 @@
 /* How long the failure of a connection between helpers waits for the word of what was behind it. */
 #define GRACE_MS 500
 
+/* How much later than daemons its helpers find a host silent. */
+#define SILENCE_AFTER_MS 500
+
 /* The shortest time that it is given for a command. */
 #define LEAST_MS 1000
 
@@ -174,6 +177,13 @@ static void failed(struct fabric *fabric, int status, const struct reason *reaso
 
 const struct fabric_listener engine_listener = {.done = done, .failed = failed};
 
+/* Later than their daemons find a host silent, who know more of it. */
+static uint32_t silence_of(const struct config *config)
+{
+    uint64_t silence = (uint64_t)config->host_timeout_ms + config->heartbeat_ms + SILENCE_AFTER_MS;
+    return silence < INT32_MAX ? (uint32_t)silence : INT32_MAX;
+}
+
 static void open_engine(struct hosts *hosts)
 {
     struct collective *collective = hosts->collective;
@@ -184,6 +194,7 @@ static void open_engine(struct hosts *hosts)
         .here = hosts->here,
         .interface = interface,
         .address = address,
+        .silence_ms = silence_of(hosts->context->config),
         .listener = &engine_listener,
         .owner = hosts,
     };

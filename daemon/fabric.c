@@ -47,7 +47,7 @@ static void after_close(uv_handle_t *handle)
     if (fabric->socket >= 0)
         (void)close(fabric->socket);
     fabric_out_done(&fabric->out);
-    free(fabric->address);
+    free(fabric->opened);
     free(fabric);
 }
 
@@ -225,7 +225,8 @@ int fabric_open(uv_loop_t *loop, const struct fabric_shape *shape, uint64_t dead
     r = start(loop, fabric, path, reason);
     if (r < 0)
         return r;
-    struct fabric_open open = {.hosts = shape->hosts, .here = shape->here};
+    struct fabric_open open = {
+        .hosts = shape->hosts, .here = shape->here, .silence_ms = shape->silence_ms};
     set_text(open.interface, sizeof(open.interface), shape->interface);
     set_text(open.address, sizeof(open.address), shape->address);
     fabric_ask_open(fabric, &open, deadline_ms);
@@ -251,8 +252,8 @@ pid_t fabric_pid(const struct fabric *fabric)
 
 const uint8_t *fabric_address(const struct fabric *fabric, size_t *ret_size)
 {
-    *ret_size = fabric->address_size;
-    return fabric->address;
+    *ret_size = fabric->opened_size - sizeof(FABRIC_VERSION);
+    return fabric->opened + sizeof(FABRIC_VERSION);
 }
 
 void fabric_traffic(const struct fabric *fabric, uint64_t *ret_sent, uint64_t *ret_received)

@@ -25,9 +25,11 @@ struct fabric_listener {
     void (*done)(struct fabric *fabric, enum fabric_command command);
     /*
      * The helper is gone and reaped, whatever was open was not done, and nothing else is called.
-     * F8_EIO: it died; F8_ECONN: it lost a peer; F8_EDEADLINE; F8_EMISMATCH: the hosts gave
-     * reductions that differ; F8_EINVAL: an interface or address that is not there; F8_ENOMEM,
-     * F8_ELIMIT; F8_EPERM: a peer without its token; F8_EINTERNAL: spans outside the arena.
+     * F8_EIO: it died, or heard nothing of a peer; F8_ECONN: it lost a peer, which may have ended
+     * for another's sake; F8_EDEADLINE: it names the hosts that it waits for, if it still can;
+     * F8_EMISMATCH: the hosts gave reductions that differ, or it is of another build; F8_EINVAL: an
+     * interface or address that is not there; F8_ENOMEM, F8_ELIMIT; F8_EPERM: a peer without its
+     * token; F8_EINTERNAL: spans outside the arena.
      */
     void (*failed)(struct fabric *fabric, int status, const struct reason *reason);
 };
@@ -36,6 +38,8 @@ struct fabric_shape {
     uint32_t hosts, here;  /* how many, which is this one */
     const char *interface; /* borrowed for the call: what the helper binds to; its address there */
     const char *address;
+    uint32_t silence_ms; /* a host of which its connection hears nothing for so long is lost; 0:
+                            never */
     const struct fabric_listener *listener;
     void *owner; /* borrowed: the caller's own */
 };

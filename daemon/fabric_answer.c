@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Answers of the helper of a fabric: read as they come, straight to where their payloads belong.
- * The helper is of this daemon's own build; one that answers nonsense fails its fabric all the
- * same. Called on the loop.
+ * The helper is of this daemon's own build, or is found to be of another as it opens; one that
+ * answers nonsense fails its fabric all the same. Called on the loop.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -26,11 +26,11 @@ static bool place_payload(struct fabric *fabric)
     }
     switch (fabric->command) {
     case FABRIC_OPEN:
-        if (fabric->address || size == 0 || size > MAX_ADDRESS)
+        if (fabric->opened || size < sizeof(FABRIC_VERSION) || size > MAX_ADDRESS)
             return false;
-        in->payload = fabric->address = malloc(size);
-        fabric->address_size = size;
-        return fabric->address != NULL;
+        in->payload = fabric->opened = malloc(size);
+        fabric->opened_size = size;
+        return fabric->opened != NULL;
     case FABRIC_REDUCE:
         in->payload = (uint8_t *)fabric->values;
         return size == (uint64_t)fabric->num_values * sizeof(*fabric->values);
@@ -55,6 +55,16 @@ static bool accept_answer(struct fabric *fabric)
     return false;
 }
 
+/* Whether the helper is of this daemon's build. */
+static bool is_of_this_build(const struct fabric *fabric)
+{
+    uint64_t version;
+    if (fabric->command != FABRIC_OPEN)
+        return true;
+    memcpy(&version, fabric->opened, sizeof(version));
+    return version == FABRIC_VERSION;
+}
+
 static void take_answer(struct fabric *fabric)
 {
     struct fabric_answer answer = fabric->in.answer;
@@ -65,6 +75,13 @@ static void take_answer(struct fabric *fabric)
         fabric->reason.text[answer.payload] = '\0';
         fabric->status = answer.status;
         fabric_fail(fabric, answer.status, "%s", ""); /* it has its reason */
+        return;
+    }
+    if (!is_of_this_build(fabric)) {
+        fabric_fail(fabric, F8_EMISMATCH,
+            "the engine (" FABRIC_HELPER ", pid %d) is of another version than this daemon, which "
+            "runs since before an upgrade: restart f8gatherd",
+            fabric->process.pid);
         return;
     }
     (void)uv_timer_stop(&fabric->deadline);

@@ -99,7 +99,7 @@ static void end(struct fabric *fabric)
 
 void fabric_ask_open(struct fabric *fabric, const struct fabric_open *open, uint64_t deadline_ms)
 {
-    struct fabric_ask ask = {.command = FABRIC_OPEN, .payload = sizeof(*open)};
+    struct fabric_ask ask = {.command = FABRIC_OPEN, .size = deadline_ms, .payload = sizeof(*open)};
     uint8_t *payload = begin(fabric, &ask, deadline_ms);
     if (!payload)
         return;
@@ -149,6 +149,7 @@ void fabric_reduce(
 {
     struct fabric_ask ask = {.command = FABRIC_REDUCE,
         .count = count,
+        .size = deadline_ms,
         .tag = tag,
         .payload = (uint64_t)count * sizeof(*values)};
     fabric->values = values;
@@ -166,6 +167,7 @@ void fabric_exchange(struct fabric *fabric, const struct fabric_span *spans, uin
 {
     struct fabric_ask ask = {.command = FABRIC_EXCHANGE,
         .count = num_spans,
+        .size = deadline_ms,
         .payload = (uint64_t)num_spans * sizeof(*spans)};
     uint8_t *payload = begin(fabric, &ask, deadline_ms);
     if (!payload)

@@ -42,8 +42,8 @@ struct fabric {
     struct fabric_in in;
     uint32_t *values; /* borrowed: from fabric_reduce's caller while that is open */
     uint32_t num_values;
-    uint8_t *address; /* owned */
-    size_t address_size;
+    uint8_t *opened; /* owned: the answer to OPEN, a version and an address */
+    size_t opened_size;
     uint64_t sent, received;
     int status; /* why it has failed, with the reason; F8_OK: it has not */
     struct reason reason;

@@ -2,7 +2,8 @@
 /*
  * What the daemon and the helper of its fabric (f8gather-gloo) say to each other over a stream
  * socket: a fabric_ask and its payload, then a fabric_answer and its payload, one after the other.
- * Both are of one build and on one host, so these are plain structs. For C and C++; no state.
+ * Both are of one build and on one host, so these are plain structs. A helper that was replaced by
+ * an upgrade under a daemon that runs tells its version. For C and C++; no state.
  */
 #ifndef F8_DAEMON_FABRIC_WIRE_H
 #define F8_DAEMON_FABRIC_WIRE_H
@@ -11,6 +12,10 @@
 
 #define FABRIC_HELPER "f8gather-gloo"
 #define FABRIC_SOCKET 3 /* the helper's descriptor of its end */
+
+/* Another number with each change of what the two say, or of what helpers say to each other. No
+ * bytes that the answer of a helper before it could have begun with. */
+#define FABRIC_VERSION (UINT64_C(0xf8fab00000000000) + 2)
 
 enum fabric_command {
     FABRIC_OPEN,
@@ -29,7 +34,7 @@ struct fabric_span {
 struct fabric_ask {
     uint32_t command; /* enum fabric_command; the descriptor of MAP rides on the first byte */
     uint32_t count;   /* CONNECT: addresses; REDUCE: values; EXCHANGE: spans */
-    uint64_t size;    /* MAP: of the arena; CONNECT: the deadline in ms, which the daemon keeps */
+    uint64_t size;    /* MAP: of the arena; else the deadline in ms, which the daemon keeps, too */
     uint64_t tag;     /* REDUCE */
     uint64_t payload; /* bytes that follow, as below */
 };
@@ -37,6 +42,7 @@ struct fabric_ask {
 /* Payload of OPEN. */
 struct fabric_open {
     uint32_t hosts, here;
+    uint32_t silence_ms;             /* after which a connection is broken; 0: never */
     char interface[16], address[64]; /* NUL-terminated */
 };
 
@@ -50,7 +56,7 @@ struct fabric_answer {
     int32_t status;          /* F8_... */
     uint64_t sent, received; /* bytes of exchanges and reductions so far */
     uint64_t payload;        /* bytes that follow: the sentence of a failure, without a NUL; of OPEN
-                                the address, of REDUCE the values */
+                                the version and the address, of REDUCE the values */
 };
 
 #endif

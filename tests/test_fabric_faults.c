@@ -5,6 +5,7 @@
  */
 #include <check.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,6 +141,54 @@ END_TEST
 
 /* ---- deadlines ---- */
 
+static const char *const names[] = {"alpha", "beta", "gamma"};
+
+/* What `host` says: that it waits for `other`, and that one's helper. */
+static void assert_waits_for(uint32_t host, uint32_t other)
+{
+    char text[128];
+    ck_assert_int_eq(hosts.host[host].status, F8_EDEADLINE);
+    (void)snprintf(text, sizeof(text), "ms in vain for host %s (127.0.0.1), whose engine is pid %d",
+        names[other], (int)pid_of(other));
+    assert_reason(host, text);
+}
+
+/* The deadline of each is the same, and those that can still tell tell first. */
+START_TEST(those_who_wait_for_one_that_stands_still_name_it)
+{
+    uint32_t victim = (uint32_t)_i;
+    fabric_hosts_start(&hosts, 3, 96 * MIB);
+    send_signal(victim, SIGSTOP);
+    fabric_hosts_exchange(&hosts, large, 3, SOON_MS);
+    fabric_hosts_await_failed(&hosts, F8_OK);
+    for (uint32_t i = 0; i < 3; i++) {
+        if (i == victim) {
+            ck_assert_int_eq(hosts.host[i].status, F8_EDEADLINE);
+            assert_reason(i, "did not exchange with the other hosts within 300 ms");
+        } else if (hosts.host[i].status != F8_ECONN) { /* as one is late it breaks with the other */
+            assert_waits_for(i, victim);
+            ck_assert_ptr_null(strstr(hosts.host[i].reason.text, names[3 - victim - i]));
+        }
+    }
+    uint32_t first = victim == 0 ? 1 : 0, second = 3 - victim - first;
+    ck_assert(
+        hosts.host[first].status == F8_EDEADLINE || hosts.host[second].status == F8_EDEADLINE);
+    fabric_hosts_close(&hosts);
+}
+END_TEST
+
+START_TEST(all_who_do_not_take_part_are_named)
+{
+    uint32_t value = 1;
+    fabric_hosts_start(&hosts, 3, MIB);
+    fabric_reduce(hosts.host[1].fabric, 1, &value, 1, SOON_MS);
+    fabric_host_await(&hosts, 1);
+    assert_waits_for(1, 0);
+    assert_reason(1, " and host gamma (127.0.0.1), whose engine is pid ");
+    fabric_hosts_close(&hosts);
+}
+END_TEST
+
 START_TEST(one_that_stands_still_fails_at_the_deadline)
 {
     fabric_hosts_start(&hosts, 3, 96 * MIB);
@@ -161,7 +210,7 @@ START_TEST(a_host_that_does_not_take_part_fails_the_rest_at_the_deadline)
     fabric_reduce(hosts.host[0].fabric, 1, &value, 1, SOON_MS);
     fabric_host_await(&hosts, 0);
     ck_assert_int_eq(hosts.host[0].status, F8_EDEADLINE);
-    assert_reason(0, "did not reduce over the hosts within 300 ms");
+    assert_waits_for(0, 1);
     ck_assert(!hosts.host[1].answered);
     fabric_hosts_close(&hosts);
 }
@@ -173,7 +222,7 @@ START_TEST(a_host_that_does_not_connect_fails_the_rest)
     fabric_hosts_ask_connect(&hosts, 0, SOON_MS);
     fabric_host_await(&hosts, 0);
     ck_assert_int_eq(hosts.host[0].status, F8_EDEADLINE);
-    assert_reason(0, "did not connect to the other hosts within 300 ms");
+    assert_waits_for(0, 1);
     fabric_hosts_ask_connect(&hosts, 1, SOON_MS);
     fabric_hosts_await_failed(&hosts, F8_OK);
     fabric_hosts_close(&hosts);
@@ -305,6 +354,8 @@ static Suite *faults_suite(void)
     tcase_add_test(deaths, death_while_it_starts_is_told);
     suite_add_tcase(suite, deaths);
     TCase *deadlines = tcase_create("deadlines");
+    tcase_add_loop_test(deadlines, those_who_wait_for_one_that_stands_still_name_it, 0, 3);
+    tcase_add_test(deadlines, all_who_do_not_take_part_are_named);
     tcase_add_test(deadlines, one_that_stands_still_fails_at_the_deadline);
     tcase_add_test(deadlines, a_host_that_does_not_take_part_fails_the_rest_at_the_deadline);
     tcase_add_test(deadlines, a_host_that_does_not_connect_fails_the_rest);

@@ -75,14 +75,22 @@ void check_span(const fabric_span &span, uint32_t hosts, uint64_t size)
 void Engine::open(std::vector<char> &payload)
 {
     fabric_open open;
+    if (payload.size() != sizeof(open))
+        throw Failure(F8_EMISMATCH,
+            "the engine is of another version than this daemon, which runs since before an "
+            "upgrade: restart f8gatherd");
     memcpy(&open, payload.data(), sizeof(open));
     mesh_ = std::make_unique<Mesh>(open);
-    payload = mesh_->address();
+    const uint64_t version = FABRIC_VERSION;
+    Address address = mesh_->address();
+    payload.resize(sizeof(version));
+    memcpy(payload.data(), &version, sizeof(version));
+    payload.insert(payload.end(), address.begin(), address.end());
 }
 
-void Engine::connect(std::vector<char> &payload, uint64_t deadline_ms)
+void Engine::connect(std::vector<char> &payload)
 {
-    mesh_->connect(split_peers(payload, mesh_->hosts), std::chrono::milliseconds(deadline_ms));
+    mesh_->connect(split_peers(payload, mesh_->hosts));
     reducer_ = std::make_unique<Reducer>(*mesh_);
     payload.clear();
 }
@@ -137,12 +145,14 @@ void Engine::run(Command &command)
 {
     check_order(command.ask.command);
     sequence_ += REDUCE_SLOTS;
+    if (mesh_ && command.ask.command != FABRIC_MAP)
+        mesh_->begin(command.ask.size);
     switch (command.ask.command) {
     case FABRIC_OPEN:
         open(command.payload);
         break;
     case FABRIC_CONNECT:
-        connect(command.payload, command.ask.size);
+        connect(command.payload);
         break;
     case FABRIC_MAP:
         map(command.fd, command.ask.size);

@@ -24,7 +24,7 @@ class Engine
   private:
     void check_order(uint32_t command) const;
     void open(std::vector<char> &payload);
-    void connect(std::vector<char> &payload, uint64_t deadline_ms);
+    void connect(std::vector<char> &payload);
     void map(int fd, uint64_t size);
     void exchange(std::vector<char> &payload);
 

@@ -2,7 +2,7 @@
 /*
  * Connections: see mesh.h. Gloo has a listening socket for each pair and takes whoever comes first,
  * so what comes must show a token that only the daemons of the group were told before a byte of it
- * reaches an arena. Deadlines are the daemon's: nothing here waits for a limited time.
+ * reaches an arena. Gloo's own limits are not used: they break all connections.
  */
 #include "mesh.h"
 
@@ -14,11 +14,13 @@
 #include <netinet/in.h>
 #include <sys/random.h>
 #include <thread>
+#include <unistd.h>
 
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
 
 #include "failure.h"
+#include "silence.h"
 
 using gloo::transport::tcp::CreateDevice;
 using TcpAddress = gloo::transport::tcp::Address;
@@ -29,18 +31,23 @@ namespace
 struct Door {
     sockaddr_in6 at; /* or a sockaddr_in at its start */
     Token token;
+    uint32_t pid; /* of the helper that listens */
 };
 
 /* As good as for ever: Gloo adds it to the time of day in nanoseconds. */
 constexpr auto NO_LIMIT = std::chrono::hours(24 * 365);
 
-/* Nothing is ever sent there: see Memory. */
-constexpr uint64_t WATCH_SLOT = UINT64_MAX;
+constexpr uint64_t TOKEN_SLOT = UINT64_MAX;
 
-constexpr uint64_t TOKEN_SLOT = UINT64_MAX - 1;
+/* Nothing is ever sent there: see Memory. */
+uint64_t watch_slot(uint32_t host)
+{
+    return TOKEN_SLOT - 1 - host;
+}
 
 constexpr auto PAUSE = std::chrono::milliseconds(100); /* between attempts to reach a host */
-constexpr auto AHEAD = std::chrono::milliseconds(500);
+constexpr auto AHEAD = std::chrono::milliseconds(500); /* of the daemon */
+constexpr size_t MAX_AWAITED = 6;                      /* names in one sentence */
 
 Door door_of(const Address &address, uint32_t host)
 {
@@ -123,8 +130,8 @@ std::shared_ptr<gloo::transport::Context> listen(const fabric_open &open)
 } // namespace
 
 Mesh::Mesh(const fabric_open &open)
-    : hosts(open.hosts), here(open.here), interface_(open.interface), names_(open.hosts),
-      tokens_(open.hosts), context_(listen(open))
+    : hosts(open.hosts), here(open.here), interface_(open.interface), silence_(open.silence_ms),
+      names_(open.hosts), pids_(open.hosts), tokens_(open.hosts), context_(listen(open))
 {
     for (uint32_t host = 0; host < hosts; host++)
         names_[host] = "host " + std::to_string(host);
@@ -143,6 +150,7 @@ Address Mesh::address() const
         sockaddr_storage at = socket_address(*context_->getPair(static_cast<int>(host)));
         memcpy(&door.at, &at, sizeof(door.at));
         door.token = tokens_[host];
+        door.pid = static_cast<uint32_t>(getpid());
         memcpy(address.data() + host * sizeof(door), &door, sizeof(door));
     }
     return address;
@@ -160,19 +168,52 @@ void Mesh::take_names(const std::vector<Peer> &peers)
         Door door = door_of(peers[host].address, host == here ? (here + 1) % hosts : here);
         if (hosts > 1)
             names_[host] = "host " + peers[host].name + " (" + text_of(door) + ")";
+        pids_[host] = door.pid;
     }
 }
 
-void Mesh::connect(const std::vector<Peer> &peers, std::chrono::milliseconds limit)
+void Mesh::begin(uint64_t deadline_ms)
 {
-    /* Before the daemon ends it, which knows less of why. */
-    Time end = std::chrono::steady_clock::now() + limit - std::min(limit / 4, AHEAD);
+    auto deadline = std::min(std::chrono::milliseconds(NO_LIMIT),
+        std::chrono::milliseconds(std::min<uint64_t>(deadline_ms, INT64_MAX)));
+    alarm_.set(deadline - std::min(deadline / 4, AHEAD));
+}
+
+void Mesh::throw_late(const std::vector<uint32_t> &awaited) const
+{
+    std::string text =
+        "the engine waited for " + std::to_string(alarm_.limit().count()) + " ms in vain for ";
+    for (size_t i = 0; i < awaited.size() && i < MAX_AWAITED; i++) {
+        text += (i > 0 ? " and " : "") + name(awaited[i]);
+        if (pids_[awaited[i]] != 0)
+            text += ", whose engine is pid " + std::to_string(pids_[awaited[i]]);
+    }
+    if (awaited.size() > MAX_AWAITED)
+        text += " and " + std::to_string(awaited.size() - MAX_AWAITED) + " more";
+    throw Failure(F8_EDEADLINE, text);
+}
+
+void Mesh::connect(const std::vector<Peer> &peers)
+{
     take_names(peers);
     /* In the same order everywhere, so that no circle of hosts waits for one another. */
     for (uint32_t host = 0; host < hosts; host++)
         if (host != here)
-            connect_pair(host, peers[host].address, end);
+            connect_pair(host, peers[host].address);
+    if (silence_.count() > 0)
+        break_silent_connections(silence_);
     exchange_tokens(peers);
+}
+
+/* False: not in time. A pair that is closed meanwhile has, to Gloo, been connected. */
+bool Mesh::connect_in_time(uint32_t host, const std::vector<char> &at)
+{
+    gloo::transport::Pair &pair = *context_->getPair(static_cast<int>(host));
+    if (!alarm_.is_over()) {
+        Alarm::Wait wait(alarm_, [&pair] { pair.close(); });
+        pair.connect(at);
+    }
+    return !alarm_.is_over();
 }
 
 /*
@@ -180,35 +221,38 @@ void Mesh::connect(const std::vector<Peer> &peers, std::chrono::milliseconds lim
  * for whoever comes, has seen nothing of the attempts before. Whether this end waits for the other
  * depends on both addresses; of one host's own, where the ports decide, the new one might.
  */
-void Mesh::reach(uint32_t host, const Address &address, Time end)
+void Mesh::reach(uint32_t host, const Address &address)
 {
     sockaddr_storage at = {};
     Door door = door_of(address, here);
     memcpy(&at, &door.at, sizeof(door.at));
+    std::string met;
     for (;;) {
-        gloo::transport::Pair &pair = *context_->getPair(static_cast<int>(host));
-        sockaddr_storage own = socket_address(pair);
+        sockaddr_storage own = socket_address(*context_->getPair(static_cast<int>(host)));
+        bool again = !is_same(
+            reinterpret_cast<const sockaddr *>(&own), reinterpret_cast<const sockaddr *>(&at));
         try {
-            pair.connect(TcpAddress(at).bytes());
-            return;
+            if (connect_in_time(host, TcpAddress(at).bytes()))
+                return;
+            if (met.empty())
+                throw_late({host});
+            again = false;
         } catch (const gloo::Exception &error) {
-            bool again = is_passing(error) && std::chrono::steady_clock::now() < end &&
-                         !is_same(reinterpret_cast<const sockaddr *>(&own),
-                             reinterpret_cast<const sockaddr *>(&at));
-            if (!again)
-                throw Failure(
-                    F8_EIO, "the engine cannot connect to " + name(host) + ": " + sentence(error));
+            met = sentence(error);
+            again = again && is_passing(error);
         }
+        if (!again)
+            throw Failure(F8_EIO, "the engine cannot connect to " + name(host) + ": " + met);
         std::this_thread::sleep_for(PAUSE);
         context_->createPair(static_cast<int>(host));
     }
 }
 
 /* Gloo binds only what listens: where the routes lead elsewhere, that is found here. */
-void Mesh::connect_pair(uint32_t host, const Address &address, Time end)
+void Mesh::connect_pair(uint32_t host, const Address &address)
 {
     sockaddr_storage chosen = socket_address(*context_->getPair(static_cast<int>(host)));
-    reach(host, address, end);
+    reach(host, address);
     gloo::transport::Pair &pair = *context_->getPair(static_cast<int>(host));
     sockaddr_storage used = socket_address(pair);
     auto from = reinterpret_cast<const sockaddr *>(&used);
@@ -240,61 +284,106 @@ void Mesh::exchange_tokens(const std::vector<Peer> &peers)
 }
 
 /*
- * When a connection breaks, Gloo wakes those whose transfers have not begun, but not one whose last
- * transfer is half done. So each memory has a receive posted that never begins.
+ * When a connection breaks, Gloo wakes those whose transfers with it have not begun, but not one
+ * whose last transfer is half done, nor one that waits for another host. So each line has a receive
+ * posted with every host that never begins.
  */
-Memory::Memory(Mesh &mesh, void *data, size_t size)
-    : mesh_(mesh), buffer_(mesh.context_->createUnboundBuffer(data, size))
+Memory::Memory(Mesh &mesh, void *data, size_t size) : mesh_(mesh), lines_(mesh.hosts)
 {
-    for (uint32_t host = 0; host < mesh_.hosts; host++)
-        if (host != mesh_.here)
-            buffer_->recv(static_cast<int>(host), WATCH_SLOT, 0, 0);
+    for (uint32_t line = 0; line < mesh_.hosts; line++) {
+        if (line == mesh_.here)
+            continue;
+        lines_[line].buffer = mesh.context_->createUnboundBuffer(data, size);
+        for (uint32_t host = 0; host < mesh_.hosts; host++)
+            if (host != mesh_.here)
+                lines_[line].buffer->recv(static_cast<int>(host), watch_slot(line), 0, 0);
+    }
 }
 
-/* Which hosts: those that take nothing any more. More than one is where one fell over another. */
+/* Which hosts: those that take nothing any more. More than one is where one fell over another. Of
+ * one that was not heard of nobody else may know; one that has ended may have had a reason. */
 void Memory::throw_lost(const gloo::Exception &error)
 {
     std::string lost;
     for (uint32_t host = 0; host < mesh_.hosts; host++) {
         try {
             if (host != mesh_.here)
-                buffer_->recv(static_cast<int>(host), WATCH_SLOT, 0, 0);
+                lines_[host].buffer->recv(static_cast<int>(host), watch_slot(host), 0, 0);
         } catch (const gloo::Exception &) {
             lost += (lost.empty() ? " to " : " and ") + mesh_.name(host);
         }
     }
-    throw Failure(F8_ECONN, "the engine lost its connection" + lost + ": " + sentence(error));
+    throw Failure(is_passing(error) ? F8_EIO : F8_ECONN,
+        "the engine lost its connection" + lost + ": " + sentence(error));
 }
 
 void Memory::send(uint32_t host, uint64_t slot, size_t offset, size_t size)
 {
     try {
-        buffer_->send(static_cast<int>(host), slot, offset, size);
+        lines_[host].buffer->send(static_cast<int>(host), slot, offset, size);
     } catch (const gloo::Exception &error) {
         throw_lost(error);
     }
-    sends_++;
+    lines_[host].sends++;
     mesh_.sent += size;
 }
 
 void Memory::receive(uint32_t host, uint64_t slot, size_t offset, size_t size)
 {
     try {
-        buffer_->recv(static_cast<int>(host), slot, offset, size);
+        lines_[host].buffer->recv(static_cast<int>(host), slot, offset, size);
     } catch (const gloo::Exception &error) {
         throw_lost(error);
     }
-    receives_++;
+    lines_[host].receives++;
     mesh_.received += size;
+}
+
+/* Whether all that was posted is done; false when patience is over, or the wait was interrupted. */
+bool Memory::has_ended(Line &line, std::chrono::milliseconds patience)
+{
+    for (; line.receives > 0; line.receives--)
+        if (!line.buffer->waitRecv(patience))
+            return false;
+    for (; line.sends > 0; line.sends--)
+        if (!line.buffer->waitSend(patience))
+            return false;
+    return true;
+}
+
+/* Once Gloo has been told of any limit it breaks all connections; what had ended before is told. */
+void Memory::throw_late(uint32_t first)
+{
+    std::vector<uint32_t> awaited = {first};
+    for (uint32_t host = first + 1; host < mesh_.hosts; host++) {
+        try {
+            if (!has_ended(lines_[host], std::chrono::milliseconds(0)))
+                awaited.push_back(host);
+        } catch (const gloo::Exception &) {
+            awaited.push_back(host);
+        }
+    }
+    mesh_.throw_late(awaited);
+}
+
+void Memory::await(uint32_t host)
+{
+    Line &line = lines_[host];
+    Alarm::Wait wait(mesh_.alarm_, [&line] {
+        line.buffer->abortWaitRecv();
+        line.buffer->abortWaitSend();
+    });
+    while (!has_ended(line, NO_LIMIT))
+        if (mesh_.alarm_.is_over()) /* else it is of a command before, which was done just then */
+            throw_late(host);
 }
 
 void Memory::wait()
 {
     try {
-        for (; receives_ > 0; receives_--)
-            buffer_->waitRecv(NO_LIMIT);
-        for (; sends_ > 0; sends_--)
-            buffer_->waitSend(NO_LIMIT);
+        for (uint32_t host = 0; host < mesh_.hosts; host++)
+            if (host != mesh_.here)
+                await(host);
     } catch (const gloo::Exception &error) {
         throw_lost(error);
     }

@@ -20,6 +20,7 @@
 extern "C" {
 #include "daemon/fabric_wire.h"
 }
+#include "alarm.h"
 
 using Address = std::vector<char>;
 using Token = std::array<char, 16>;
@@ -41,9 +42,13 @@ class Mesh
 
     /*
      * Blocks until all are connected, and have shown that they know the token for them. Where there
-     * is no way to a host it is tried again, until shortly before `limit` is over.
+     * is no way to a host it is tried again, as long as there is time.
      */
-    void connect(const std::vector<Peer> &peers, std::chrono::milliseconds limit);
+    void connect(const std::vector<Peer> &peers);
+
+    /* A command that the daemon ends after its deadline. It knows less of why, so what waits here
+     * fails somewhat earlier, and names whom it waits for. */
+    void begin(uint64_t deadline_ms);
 
     /* "host gpu-07 (10.0.0.7)"; "host 3" before it is known. */
     const std::string &name(uint32_t host) const
@@ -57,17 +62,20 @@ class Mesh
   private:
     friend class Memory;
 
-    using Time = std::chrono::steady_clock::time_point;
-
     void take_names(const std::vector<Peer> &peers);
-    void reach(uint32_t host, const Address &address, Time end);
-    void connect_pair(uint32_t host, const Address &address, Time end);
+    bool connect_in_time(uint32_t host, const std::vector<char> &at);
+    void reach(uint32_t host, const Address &address);
+    void connect_pair(uint32_t host, const Address &address);
     void exchange_tokens(const std::vector<Peer> &peers);
+    [[noreturn]] void throw_late(const std::vector<uint32_t> &awaited) const;
 
     const std::string interface_;
+    const std::chrono::milliseconds silence_;
     std::vector<std::string> names_; /* by host */
+    std::vector<uint32_t> pids_;     /* of its helper, there; 0: not known */
     std::vector<Token> tokens_;      /* by host: what it must show */
     std::shared_ptr<gloo::transport::Context> context_;
+    Alarm alarm_;
 };
 
 /*
@@ -84,15 +92,25 @@ class Memory
     void send(uint32_t host, uint64_t slot, size_t offset, size_t size);
     void receive(uint32_t host, uint64_t slot, size_t offset, size_t size);
 
-    /* Until all that was posted is done. Throws as soon as the connection to a host breaks. */
+    /* Until all that was posted is done. Throws as soon as the connection to a host breaks, or when
+     * the time for the command is over. */
     void wait();
 
   private:
+    /* Gloo tells that a transfer has ended, not which: so each host has a buffer of its own. */
+    struct Line {
+        std::unique_ptr<gloo::transport::UnboundBuffer>
+            buffer;                     /* of all that is sent and received */
+        size_t sends = 0, receives = 0; /* posted and not waited for */
+    };
+
+    static bool has_ended(Line &line, std::chrono::milliseconds patience);
+    void await(uint32_t host);
+    [[noreturn]] void throw_late(uint32_t first);
     [[noreturn]] void throw_lost(const gloo::Exception &error);
 
     Mesh &mesh_;
-    std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
-    size_t sends_ = 0, receives_ = 0; /* posted and not waited for */
+    std::vector<Line> lines_; /* by host */
 };
 
 #endif
