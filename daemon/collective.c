@@ -144,7 +144,8 @@ static void on_timer(uv_timer_t *timer)
     }
     if (round_head(collective->rounds, &head))
         warn_slow(collective, &head, now);
-    round_tick(collective->rounds, now);
+    if (!engine_is_timed(collective->hosts))
+        round_tick(collective->rounds, now);
     collective_settle(collective);
 }
 
@@ -153,7 +154,8 @@ static uint64_t next_wake(const struct collective *collective)
 {
     struct round_head head;
     uint64_t due = collective->hosts ? engine_due(collective->hosts) : ROUND_NEVER;
-    uint64_t wake = round_deadline(collective->rounds);
+    bool timed = engine_is_timed(collective->hosts);
+    uint64_t wake = timed ? ROUND_NEVER : round_deadline(collective->rounds);
     if (due != ROUND_NEVER || wake == ROUND_NEVER || !round_head(collective->rounds, &head))
         return due;
     uint64_t slow = head.opened + collective->context->config->slow_ms;

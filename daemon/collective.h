@@ -196,6 +196,8 @@ struct collective_engine {
     uint64_t sent, received; /* bytes */
 };
 void collective_engine(const struct group *group, struct collective_engine *ret_engine);
+/* Whether what runs is at what its engine does with the other hosts'. */
+bool collective_is_between_hosts(const struct group *group);
 
 /* What the group's gathers met since it was made, and whether metrics show it under its name. */
 const struct counters_group *collective_counters(const struct group *group);

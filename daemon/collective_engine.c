@@ -100,6 +100,19 @@ uint64_t engine_patience(const struct hosts *hosts)
     return head.deadline > now + LEAST_MS ? head.deadline - now : LEAST_MS;
 }
 
+bool engine_is_timed(const struct hosts *hosts)
+{
+    return hosts && hosts->engine.fabric && fabric_is_busy(hosts->engine.fabric);
+}
+
+bool collective_is_between_hosts(const struct group *group)
+{
+    const struct hosts *hosts = group->collective->hosts;
+    enum engine_step step = hosts ? hosts->engine.step : ENGINE_AT_REST;
+    return (step >= ENGINE_ASKS && step <= ENGINE_CONNECTS) ||
+           (step >= ENGINE_AGREES && step <= ENGINE_EXCHANGES);
+}
+
 /* Whether the engine can do its part: not if a host is gone, or through with what begins here. */
 bool engine_can_run(struct hosts *hosts)
 {

@@ -254,6 +254,11 @@ void engine_reserve(struct hosts *hosts);
 /* Whether it can do its part: not if a host is gone, or through with what begins here, and then
  * that fails. */
 bool engine_can_run(struct hosts *hosts);
+/*
+ * Whether a helper is at work, which ends by its own deadline, and then by naming who is awaited.
+ * Until then those of later rounds do not count: ranks that wait for this one are not to blame.
+ */
+bool engine_is_timed(const struct hosts *hosts);
 extern const struct fabric_listener engine_listener; /* its owner is a struct hosts */
 
 /* ---- collective_spread.c: the exchange of a gather, in pieces ---- */

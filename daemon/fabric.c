@@ -250,6 +250,11 @@ pid_t fabric_pid(const struct fabric *fabric)
     return fabric->process.pid;
 }
 
+bool fabric_is_busy(const struct fabric *fabric)
+{
+    return fabric->busy;
+}
+
 const uint8_t *fabric_address(const struct fabric *fabric, size_t *ret_size)
 {
     *ret_size = fabric->opened_size - sizeof(FABRIC_VERSION);

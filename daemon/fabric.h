@@ -9,6 +9,7 @@
 #ifndef F8_DAEMON_FABRIC_H
 #define F8_DAEMON_FABRIC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -57,6 +58,9 @@ void *fabric_owner(const struct fabric *fabric);
 /* Whom it answers from now on. */
 void fabric_hand_over(struct fabric *fabric, const struct fabric_listener *listener, void *owner);
 pid_t fabric_pid(const struct fabric *fabric);
+
+/* Whether a command is open. */
+bool fabric_is_busy(const struct fabric *fabric);
 
 /* Opaque bytes; borrowed: from the fabric. */
 const uint8_t *fabric_address(const struct fabric *fabric, size_t *ret_size);

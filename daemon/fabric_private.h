@@ -6,8 +6,6 @@
 #ifndef F8_DAEMON_FABRIC_PRIVATE_H
 #define F8_DAEMON_FABRIC_PRIVATE_H
 
-#include <stdbool.h>
-
 #include "daemon/fabric.h"
 
 /* What waits to be sent. */

@@ -333,10 +333,10 @@ static void add_histories(struct page *page, const struct group *group)
     }
 }
 
-static const char *round_state(const struct round_head *head)
+static const char *round_state(const struct group *group, const struct round_head *head)
 {
     if (head->running)
-        return "running";
+        return collective_is_between_hosts(group) ? "in the engine between hosts" : "running";
     if (head->outside)
         return "waiting for another group";
     return head->complete ? "waiting for a place" : "waiting for ranks";
@@ -382,7 +382,7 @@ static void add_round(struct page *page, const struct group *group)
     if (head.run.kind == ROUND_GATHER)
         info->bucket = (char *)group->list->buckets[head.run.bucket].name;
     info->waited_ms = now - head.opened;
-    info->state = (char *)round_state(&head);
+    info->state = (char *)round_state(group, &head);
     info->deadline_ms = head.deadline > now ? head.deadline - now : 0;
     fill_missing(info, group, ranks, hosts);
     inspect_put_row(page, info, (void ***)&page->reply->rounds, &page->reply->n_rounds);

@@ -85,4 +85,11 @@ int network_shape(struct network *network, uint32_t host, const struct network_s
 int network_cut(const struct network *network, uint32_t host, struct bench_error *error);
 int network_mend(const struct network *network, uint32_t host, struct bench_error *error);
 
+/* Two hosts lose what they send to each other, unnoticed by the kernels, and reach all others; or
+ * reach each other again. */
+int network_part(
+    const struct network *network, uint32_t one, uint32_t other, struct bench_error *error);
+int network_rejoin(
+    const struct network *network, uint32_t one, uint32_t other, struct bench_error *error);
+
 #endif

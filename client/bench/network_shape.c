@@ -144,3 +144,42 @@ int network_mend(const struct network *network, uint32_t host, struct bench_erro
 {
     return set_cable(network, host, "up", error);
 }
+
+/* Takes an address of Ethernet that nobody has for the other host's, or no longer. */
+static int set_way(
+    const struct network *network, uint32_t from, uint32_t to, bool lost, struct bench_error *error)
+{
+    char script[MAX_SCRIPT] = "";
+    size_t used = 0;
+
+    for (int ipv6 = 0; ipv6 < 2; ipv6++) {
+        char address[64];
+        network_address(to, ipv6 == 1, address, sizeof(address));
+        used += (size_t)snprintf(script + used, sizeof(script) - used,
+            lost ? "neigh replace %s lladdr 02:00:00:00:00:fe nud permanent dev " NETWORK_INTERFACE
+                   "\n"
+                 : "neigh del %s dev " NETWORK_INTERFACE "\n",
+            address);
+    }
+    return network_run(network->host_fds[from], "ip", script, error);
+}
+
+static int set_ways(const struct network *network, uint32_t one, uint32_t other, bool lost,
+    struct bench_error *error)
+{
+    int result = set_way(network, one, other, lost, error);
+
+    return result == 0 ? set_way(network, other, one, lost, error) : result;
+}
+
+int network_part(
+    const struct network *network, uint32_t one, uint32_t other, struct bench_error *error)
+{
+    return set_ways(network, one, other, true, error);
+}
+
+int network_rejoin(
+    const struct network *network, uint32_t one, uint32_t other, struct bench_error *error)
+{
+    return set_ways(network, one, other, false, error);
+}

@@ -98,6 +98,11 @@ pid_t fabric_pid(const struct fabric *fabric)
     return (pid_t)(1000 + fabric->number);
 }
 
+bool fabric_is_busy(const struct fabric *fabric)
+{
+    return fabric->busy;
+}
+
 const uint8_t *fabric_address(const struct fabric *fabric, size_t *ret_size)
 {
     *ret_size = sizeof(fabric->number);

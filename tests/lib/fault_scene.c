@@ -37,6 +37,8 @@ static const char *const names[FAULT_KINDS] = {
     [FAULT_DAEMON_STOP] = "daemon stopped",
     [FAULT_DAEMON_TERM] = "daemon ended",
     [FAULT_DAEMON_AND_RANK] = "daemon and rank killed",
+    [FAULT_PATH_CUT] = "path cut",
+    [FAULT_PATH_LATE] = "path cut, deadline",
     [FAULT_LINK_CUT] = "link cut",
     [FAULT_LINK_BLINK] = "link cut for 0.3 s",
 };
@@ -46,9 +48,15 @@ const char *scene_kind_name(enum fault_kind kind)
     return names[kind];
 }
 
+static bool cuts_path(enum fault_kind kind)
+{
+    return kind == FAULT_PATH_CUT || kind == FAULT_PATH_LATE;
+}
+
 bool scene_needs_helper(enum fault_kind kind)
 {
-    return kind == FAULT_HELPER_KILL || kind == FAULT_HELPER_STOP || kind == FAULT_RANK_AND_HELPER;
+    return kind == FAULT_HELPER_KILL || kind == FAULT_HELPER_STOP ||
+           kind == FAULT_RANK_AND_HELPER || cuts_path(kind);
 }
 
 bool scene_loses_host(enum fault_kind kind)
@@ -101,7 +109,8 @@ static void ask_id(const struct test_daemon *daemon, uint8_t *ret_id)
 
 void scene_unique_id(struct scene *scene, uint8_t *ret_id)
 {
-    ask_id(&scene->daemons[scene_choose(scene, scene->num_hosts)], ret_id);
+    scene->root = scene_choose(scene, scene->num_hosts - 1);
+    ask_id(&scene->daemons[scene->root], ret_id);
 }
 
 /* The helper of the crew's engine at a host; 0: it has none now. */
@@ -199,6 +208,10 @@ static void kill_rank(struct scene *scene)
 static void strike_link(struct scene *scene)
 {
     struct bench_error error;
+    if (cuts_path(scene->kind)) {
+        check_network(network_part(scene->network, scene->host, scene->other, &error), &error);
+        return;
+    }
     check_network(network_cut(scene->network, scene->host, &error), &error);
     if (scene->kind == FAULT_LINK_CUT)
         return;
@@ -212,6 +225,7 @@ static void choose_victims(struct scene *scene)
     uint32_t far = scene->num_hosts - 1;
     bool last = scene_loses_host(scene->kind) || scene->kind == FAULT_LINK_BLINK;
     scene->host = last ? far : scene_choose(scene, scene->num_hosts);
+    scene->other = far == 1 ? 0 : 1 - scene->root;
     scene->rank = scene_choose(scene, scene->crew.ranks);
     if (scene->kind == FAULT_RANK_AND_HELPER || scene->kind == FAULT_DAEMON_AND_RANK)
         while (scene->rank / SCENE_LOCAL_RANKS == scene->host)
@@ -273,10 +287,11 @@ bool scene_survives(const struct scene *scene, uint32_t rank)
 
 bool scene_names_it(const struct scene *scene, uint32_t rank, const char *text)
 {
-    char victim[64], host[32], pid[64], its_rank[32];
+    char victim[64], host[32], other[32], pid[64], its_rank[32];
     bool there = rank / SCENE_LOCAL_RANKS == scene->host;
     (void)snprintf(victim, sizeof(victim), "rank %u (pid %d", scene->rank, (int)scene->victim_pid);
     (void)snprintf(host, sizeof(host), "host-%u", scene->host);
+    (void)snprintf(other, sizeof(other), "host-%u", scene->other);
     (void)snprintf(pid, sizeof(pid), "pid %d", (int)scene->victim_pid);
     (void)snprintf(its_rank, sizeof(its_rank), "rank %u (pid %d", scene->host * SCENE_LOCAL_RANKS,
         (int)scene->crew.pids[scene->host * SCENE_LOCAL_RANKS]);
@@ -289,6 +304,7 @@ bool scene_names_it(const struct scene *scene, uint32_t rank, const char *text)
         return strstr(text, victim);
     case FAULT_RANK_KILL:
         return strstr(text, victim);
+    case FAULT_HELPER_STOP:
     case FAULT_HELPER_KILL:
         return strstr(text, pid) && (there || strstr(text, host));
     case FAULT_DAEMON_KILL:
@@ -296,8 +312,13 @@ bool scene_names_it(const struct scene *scene, uint32_t rank, const char *text)
         return there || (strstr(text, host) && strstr(text, its_rank));
     case FAULT_DAEMON_TERM: /* its ranks are let go of one by one */
         return there || (strstr(text, host) && strstr(text, "rank ") && strstr(text, "(pid "));
-    case FAULT_LINK_CUT:
-        return strstr(text, there ? "host-" : host) && strstr(text, "rank ");
+    case FAULT_PATH_CUT:
+    case FAULT_PATH_LATE:
+        return strstr(text, there ? other : host) &&
+               strstr(text, rank / SCENE_LOCAL_RANKS == scene->other ? host : other);
+    case FAULT_LINK_CUT: /* helpers may find it first, and then know no ranks */
+        return strstr(text, there ? "host-" : host) &&
+               (strstr(text, "rank ") || strstr(text, "the engine lost its connection"));
     default: /* one of several things, whichever was found first */
         return strstr(text, "host-") || strstr(text, "rank ") || strstr(text, "pid ");
     }
@@ -322,7 +343,10 @@ static void mend_link(struct scene *scene)
 {
     struct bench_error error;
     uint64_t end = fault_now_ms() + PATIENCE_MS;
-    check_network(network_mend(scene->network, scene->host, &error), &error);
+    if (cuts_path(scene->kind))
+        check_network(network_rejoin(scene->network, scene->host, scene->other, &error), &error);
+    else
+        check_network(network_mend(scene->network, scene->host, &error), &error);
     for (uint32_t from = 0; from < scene->num_hosts; from++)
         for (uint32_t to = 0; to < scene->num_hosts; to++) {
             ck_assert_int_eq(network_enter(scene->network, from), 0);
@@ -340,7 +364,7 @@ void scene_heal(struct scene *scene)
     }
     if (scene->kind == FAULT_RANK_STOP)
         signal_to(scene->victim_pid, SIGCONT);
-    if (scene->kind == FAULT_LINK_CUT)
+    if (scene->kind == FAULT_LINK_CUT || cuts_path(scene->kind))
         mend_link(scene);
     if (scene->kind == FAULT_DAEMON_STOP)
         signal_to(daemon->pid, SIGCONT);

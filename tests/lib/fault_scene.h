@@ -26,6 +26,8 @@ enum fault_kind {
     FAULT_DAEMON_STOP,
     FAULT_DAEMON_TERM,
     FAULT_DAEMON_AND_RANK, /* killed at once, on different hosts */
+    FAULT_PATH_CUT,        /* between two hosts; with three, the daemons' root is the third */
+    FAULT_PATH_LATE,       /* the same, and the deadline comes first */
     FAULT_LINK_CUT,
     FAULT_LINK_BLINK, /* too short for an error */
     FAULT_KINDS,
@@ -44,6 +46,8 @@ struct scene {
     /* The fault that is being made. */
     enum fault_kind kind;
     uint32_t host, rank; /* the victims */
+    uint32_t other;      /* of a path its other end */
+    uint32_t root;       /* whose daemon made the crew's id */
     pid_t victim_pid;    /* of the rank, or the helper */
     uint64_t began_ms;
 };
@@ -53,9 +57,9 @@ void scene_start(struct scene *scene, uint32_t num_hosts, uint64_t seed, uint8_t
 /* A number below `count`. */
 uint32_t scene_choose(struct scene *scene, uint32_t count);
 const char *scene_kind_name(enum fault_kind kind);
-/* Whether it is one of an engine, which groups on devices have none of. */
+/* Whether it is one of an engine, or between them, which groups on devices have none of. */
 bool scene_needs_helper(enum fault_kind kind);
-/* Whether a host is lost by it. */
+/* Whether a host is lost by it, or may be. */
 bool scene_loses_host(enum fault_kind kind);
 /* Makes the fault, at a moment when the crew trains or seals. */
 void scene_strike(struct scene *scene, enum fault_kind kind);
@@ -65,7 +69,7 @@ bool scene_survives(const struct scene *scene, uint32_t rank);
 bool scene_names_it(const struct scene *scene, uint32_t rank, const char *text);
 /* What was stopped or cut goes on, what was killed is started again; ranks are not told yet. */
 void scene_heal(struct scene *scene);
-/* A unique id of some host's daemon. */
+/* A unique id of some host's daemon, but not the last. */
 void scene_unique_id(struct scene *scene, uint8_t *ret_id);
 /* All leave; the daemons must hold no more than when they were fresh, and end in order. */
 void scene_end(struct scene *scene);

@@ -26,8 +26,9 @@
 /* How long after the fault the last survivor may be told, in ms; tests allow for a busy machine. */
 #define AT_ONCE     1000
 #define AT_DEADLINE (DEADLINE_MS + AT_ONCE)
-#define AT_SILENCE  (4000 + AT_ONCE) /* SCENE_TIMEOUT_MS */
-#define SLACK       (PATIENCE_MS / 6)
+#define AT_SILENCE  (4000 + AT_ONCE)          /* SCENE_TIMEOUT_MS */
+#define AT_PATH     (AT_SILENCE + 400 + 1500) /* and what docs/hosts.md adds to it */
+#define SLACK       (PATIENCE_MS / 20)
 
 /* Of what waits for a process that is stopped; all else must end by itself. */
 #define DEADLINE_MS 3000
@@ -41,13 +42,16 @@ static uint32_t made[FAULT_KINDS];
 /* Whether only the deadline of a collective ends what waits. */
 static bool needs_deadline(enum fault_kind kind)
 {
-    return kind == FAULT_RANK_STOP || kind == FAULT_HELPER_STOP;
+    return kind == FAULT_RANK_STOP || kind == FAULT_HELPER_STOP || kind == FAULT_PATH_LATE;
 }
 
 static uint64_t limit_of(enum fault_kind kind)
 {
     bool silent = kind == FAULT_DAEMON_STOP || kind == FAULT_LINK_CUT;
-    uint64_t limit = needs_deadline(kind) ? AT_DEADLINE : silent ? AT_SILENCE : AT_ONCE;
+    uint64_t limit = needs_deadline(kind)     ? AT_DEADLINE
+                     : kind == FAULT_PATH_CUT ? AT_PATH
+                     : silent                 ? AT_SILENCE
+                                              : AT_ONCE;
     return limit + (faults_in_a_row > 0 ? 0 : SLACK);
 }
 
