@@ -7,6 +7,12 @@ if(TARGET f8gather-gloo)
     add_dependencies(test_hosts_faults f8gather-gloo)
     # Its faults are to be found in time: nothing runs beside it.
     set_tests_properties(test_hosts_faults PROPERTIES RUN_SERIAL ON)
+    if(NOT F8_SANITIZE) # which are too slow for what is promised
+        add_test(NAME test_hosts_faults_prompt COMMAND test_hosts_faults prompt)
+        get_test_property(test_hosts_faults ENVIRONMENT environment)
+        set_tests_properties(test_hosts_faults_prompt PROPERTIES SKIP_RETURN_CODE 77 LABELS hosts
+            RUN_SERIAL ON ENVIRONMENT "${environment}")
+    endif()
 endif()
 
 # The daemon's rooms of several hosts in one process, over worlds and fabrics that the test delivers:

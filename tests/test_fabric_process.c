@@ -59,10 +59,49 @@ static int open_and_tell(void)
     return uv_loop_close(&loop) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-static void ask(const char *directory, const char *expected)
+static void tell_done(struct fabric *fabric, enum fabric_command command)
+{
+    (void)printf("%d is done\n", (int)command);
+    fabric_close(fabric);
+}
+
+static void tell_failed(struct fabric *fabric, int status, const struct reason *reason)
+{
+    (void)printf("%d: %s\n", status, reason->text);
+    fabric_close(fabric);
+}
+
+/* The same with another argument. */
+static int meet_and_tell(void)
+{
+    static const struct fabric_listener listener = {tell_done, tell_failed};
+    struct fabric_shape shape = {
+        .hosts = 2, .interface = "lo", .address = "127.0.0.1", .listener = &listener};
+    struct fabric *fabric;
+    struct reason reason;
+    uv_loop_t loop;
+    (void)uv_loop_init(&loop);
+    if (fabric_open(&loop, &shape, PATIENCE_MS, &fabric, &reason) != F8_OK)
+        (void)printf("%s\n", reason.text);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    return uv_loop_close(&loop) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/* And as a helper of before there were versions: it answers with an address only. */
+static int be_old_helper(void)
+{
+    static const char address[88];
+    struct fabric_answer answer = {.command = FABRIC_OPEN, .payload = sizeof(address)};
+    (void)!write(FABRIC_SOCKET, &answer, sizeof(answer));
+    (void)!write(FABRIC_SOCKET, address, sizeof(address));
+    (void)pause();
+    return EXIT_FAILURE;
+}
+
+static void ask(const char *directory, const char *argument, const char *expected)
 {
     char line[512] = "", program[128];
-    (void)snprintf(program, sizeof(program), "%s/program open", directory);
+    (void)snprintf(program, sizeof(program), "%s/program %s", directory, argument);
     FILE *output = popen(program, "r");
     ck_assert_ptr_nonnull(output);
     (void)!fgets(line, sizeof(line), output);
@@ -77,15 +116,28 @@ START_TEST(it_lies_beside_the_program)
     (void)snprintf(
         command, sizeof(command), "cp /proc/%d/exe %s/program", (int)getpid(), directory);
     ck_assert_int_eq(system(command), 0);
-    ask(directory, "-8: no engine for groups over hosts: /tmp/f8-beside-");
-    ask(directory, "/f8gather-gloo is not there; it is built where libgloo is");
+    ask(directory, "open", "-8: no engine for groups over hosts: /tmp/f8-beside-");
+    ask(directory, "open", "/f8gather-gloo is not there; it is built where libgloo is");
 
     (void)snprintf(path, sizeof(path), "%s/f8gather-gloo", directory);
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
     ck_assert_int_ge(fd, 0);
     (void)close(fd);
     ck_assert_int_eq(chmod(path, 0), 0);
-    ask(directory, "-23: cannot start the engine of groups over hosts, ");
+    ask(directory, "open", "-23: cannot start the engine of groups over hosts, ");
+    (void)snprintf(command, sizeof(command), "rm -r %s", directory);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+START_TEST(one_of_another_version_is_told)
+{
+    char directory[] = "/tmp/f8-version-XXXXXX", command[256];
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    (void)snprintf(command, sizeof(command), "cd %s && cp /proc/%d/exe program && cp program %s",
+        directory, (int)getpid(), FABRIC_HELPER);
+    ck_assert_int_eq(system(command), 0);
+    ask(directory, "meet", " is of another version than this daemon, which ");
     (void)snprintf(command, sizeof(command), "rm -r %s", directory);
     ck_assert_int_eq(system(command), 0);
 }
@@ -335,11 +387,43 @@ START_TEST(strangers_fail_a_group_and_write_into_no_arena)
 }
 END_TEST
 
+/* What is sent from one to the other is lost without a word. */
+static void lose_packets(void)
+{
+    run("ip rule add pref 4 to 127.0.0.1 table 99");
+    run("ip rule add pref 3 to 127.0.0.2 table 99");
+    run("ip route add blackhole 127.0.0.0/8 table 99");
+}
+
+START_TEST(a_path_that_dies_is_found_without_a_deadline)
+{
+    uint64_t began = uv_hrtime();
+    if (!enter_network_without_way())
+        return;
+    run("ip rule del pref 5");
+    fabric_hosts_begin(&hosts, 2);
+    hosts.silence_ms = 1200;
+    fabric_host_ask_open(&hosts, 0, "lo", "127.0.0.1");
+    fabric_host_ask_open(&hosts, 1, "lo", "127.0.0.2");
+    fabric_hosts_await_done(&hosts);
+    fabric_hosts_connect(&hosts);
+    fabric_hosts_map(&hosts, 2 * MIB);
+    lose_packets();
+    fabric_hosts_exchange(&hosts, spans, 2, PATIENCE_MS);
+    fabric_hosts_await_failed(&hosts, F8_EIO);
+    assert_reason(0, "the engine lost its connection to host beta (127.0.0.2): ");
+    assert_reason(1, "the engine lost its connection to host alpha (127.0.0.1): ");
+    ck_assert_uint_lt((uv_hrtime() - began) / 1000000, PATIENCE_MS / 2);
+    fabric_hosts_close(&hosts);
+}
+END_TEST
+
 static Suite *process_suite(void)
 {
     Suite *suite = suite_create("fabric, processes");
     TCase *process = tcase_create("process");
     tcase_add_test(process, it_lies_beside_the_program);
+    tcase_add_test(process, one_of_another_version_is_told);
     tcase_add_test(process, it_inherits_nothing_but_its_socket);
     tcase_add_test(process, signals_to_the_daemon_and_its_children_do_not_end_it);
     tcase_add_test(process, it_ends_with_its_daemon);
@@ -353,15 +437,17 @@ static Suite *process_suite(void)
     tcase_add_checked_fixture(without_way, NULL, leave_network);
     tcase_add_test(without_way, a_host_without_a_way_is_tried_again);
     tcase_add_test(without_way, a_host_without_a_way_is_named);
+    tcase_add_test(without_way, a_path_that_dies_is_found_without_a_deadline);
     suite_add_tcase(suite, without_way);
     return suite;
 }
 
 int main(int argc, char **argv)
 {
-    (void)argv;
     if (argc > 1)
-        return open_and_tell();
+        return strcmp(argv[1], "meet") == 0 ? meet_and_tell() : open_and_tell();
+    if (strcmp(argv[0], FABRIC_HELPER) == 0)
+        return be_old_helper();
     fabric_hosts_need();
     SRunner *runner = srunner_create(process_suite());
     srunner_run_all(runner, CK_NORMAL);

@@ -94,6 +94,13 @@ bool is_passing(const gloo::Exception &error)
     return false;
 }
 
+/* Whether the other end has ended a connection, or ended itself: Gloo's words, and the kernel's. */
+bool is_ended_there(const gloo::Exception &error)
+{
+    return strstr(error.what(), "closed") || strstr(error.what(), strerror(ECONNRESET)) ||
+           strstr(error.what(), strerror(EPIPE));
+}
+
 bool has_address(const std::string &interface, const sockaddr *address)
 {
     ifaddrs *list;
@@ -313,7 +320,7 @@ void Memory::throw_lost(const gloo::Exception &error)
             lost += (lost.empty() ? " to " : " and ") + mesh_.name(host);
         }
     }
-    throw Failure(is_passing(error) ? F8_EIO : F8_ECONN,
+    throw Failure(is_ended_there(error) ? F8_ECONN : F8_EIO,
         "the engine lost its connection" + lost + ": " + sentence(error));
 }
 

@@ -121,6 +121,7 @@ void fabric_host_ask_open(
         .here = host,
         .interface = interface,
         .address = address,
+        .silence_ms = hosts->silence_ms,
         .listener = &listener,
         .owner = &hosts->host[host]};
     struct reason reason = {""};

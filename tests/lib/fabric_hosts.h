@@ -30,6 +30,7 @@ struct fabric_host {
 struct fabric_hosts {
     uv_loop_t loop;
     uint32_t num;
+    uint32_t silence_ms; /* of those that are opened from now on; 0: never */
     struct fabric_host host[MAX_FABRIC_HOSTS];
 };
 

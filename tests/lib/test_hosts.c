@@ -106,3 +106,21 @@ struct test_engine test_hosts_engine(
     (void)close(link);
     return engine;
 }
+
+bool test_hosts_round_is(const struct test_hosts *hosts, uint32_t host, const char *state)
+{
+    F8__Inspect inspect = F8__INSPECT__INIT;
+    F8__Request request = F8__REQUEST__INIT;
+    int link = admin_link_open(&hosts->daemons[host], F8__ROLE__ADMIN, ""), fd;
+    bool found = false;
+    inspect.view = F8__VIEW__ROUNDS;
+    inspect.job = inspect.name = (char *)(uintptr_t) "";
+    request.body_case = F8__REQUEST__BODY_INSPECT;
+    request.inspect = &inspect;
+    F8__Reply *reply = admin_link_ask(link, &request, -1, &fd);
+    for (size_t i = 0; i < reply->inspect->n_rounds; i++)
+        found = found || strcmp(reply->inspect->rounds[i]->state, state) == 0;
+    f8__reply__free_unpacked(reply, NULL);
+    (void)close(link);
+    return found;
+}

@@ -47,4 +47,7 @@ struct test_engine {
 struct test_engine test_hosts_engine(
     const struct test_hosts *hosts, uint32_t host, const char *group);
 
+/* Whether a host's daemon shows a round in this state. */
+bool test_hosts_round_is(const struct test_hosts *hosts, uint32_t host, const char *state);
+
 #endif

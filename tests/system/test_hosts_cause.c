@@ -5,7 +5,10 @@
  * it came from this host or another. Ranks 0 and 1 are on host0, ranks 2 and 3 on host1.
  */
 #include <check.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -149,6 +152,45 @@ START_TEST(a_helper_that_died)
 }
 END_TEST
 
+static atomic_bool seen, over;
+
+/* Looks at the round of host 0 until it is where nobody but the engines can say who is missing. */
+static void *look(void *unused)
+{
+    while (!atomic_load(&seen) && !atomic_load(&over)) {
+        atomic_store(&seen, test_hosts_round_is(&hosts, 0, "in the engine between hosts"));
+        (void)poll(NULL, 0, 10);
+    }
+    return unused;
+}
+
+/* All hosts are told of it what the others found: neither they nor their helpers are named. */
+START_TEST(a_helper_that_stands_still)
+{
+    static const int64_t deadlines[] = {200, 4000}; /* less than an engine is given, and more */
+    pthread_t operator;
+    char who[64];
+    pid_t healthy = test_hosts_engine(&hosts, 0, "dp").pid;
+    pid_t helper = test_hosts_engine(&hosts, 1, "dp").pid;
+    ck_assert_int_eq(kill(helper, SIGSTOP), 0);
+    atomic_store(&seen, false);
+    atomic_store(&over, false);
+    ck_assert_int_eq(pthread_create(&operator, NULL, look, NULL), 0);
+    for (uint32_t r = 0; r < WORLD; r++)
+        ranks.ranks[r].deadline_ms = deadlines[_i];
+    host_ranks_all(&ranks, 0, WORLD, host_rank_gather);
+    atomic_store(&over, true);
+    ck_assert_int_eq(pthread_join(operator, NULL), 0);
+    ck_assert(atomic_load(&seen));
+    (void)snprintf(who, sizeof(who), "whose engine is pid %d", (int)helper);
+    waited(0, F8_EDEADLINE, who);
+    waited(0, F8_EDEADLINE, "for host host1 (");
+    (void)snprintf(who, sizeof(who), "pid %d", (int)healthy);
+    for (uint32_t r = 0; r < WORLD; r++)
+        ck_assert_msg(!strstr(ranks.ranks[r].text, who), "%s", ranks.ranks[r].text);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("hosts_cause");
@@ -158,6 +200,7 @@ static Suite *make_suite(void)
     tcase_add_test(cases, a_deadline);
     tcase_add_test(cases, a_rank_that_left);
     tcase_add_loop_test(cases, a_helper_that_died, 0, 2);
+    tcase_add_loop_test(cases, a_helper_that_stands_still, 0, 2);
     suite_add_tcase(suite, cases);
     return suite;
 }
