@@ -7,7 +7,8 @@ if(TARGET f8gather-gloo)
     add_dependencies(host_ranks f8gather-gloo)
 endif()
 
-foreach(suite test_hosts test_hosts_refused test_hosts_cause test_hosts_state)
+foreach(suite test_hosts test_hosts_refused test_hosts_cause test_hosts_state
+        test_hosts_path)
     f8_add_test(${suite} LABEL hosts SOURCES system/${suite}.c LIBS host_ranks)
 endforeach()
 f8_add_test(test_hosts_mesh LABEL hosts SOURCES system/test_hosts_mesh.c lib/mesh_rank.c
