@@ -18,7 +18,7 @@
 /* How much later than daemons its helpers find a host silent. */
 #define SILENCE_AFTER_MS 500
 
-/* The shortest time that it is given for a command. */
+/* The shortest time that it is given for a command: docs/hosts.md has what follows. */
 #define LEAST_MS 1000
 
 static void drop(struct engine *engine)
