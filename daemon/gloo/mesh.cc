@@ -47,7 +47,7 @@ uint64_t watch_slot(uint32_t host)
 
 constexpr auto PAUSE = std::chrono::milliseconds(100); /* between attempts to reach a host */
 constexpr auto AHEAD = std::chrono::milliseconds(500); /* of the daemon */
-constexpr size_t MAX_AWAITED = 6;                      /* names in one sentence */
+constexpr size_t MAX_AWAITED = 4;                      /* names in one sentence */
 
 Door door_of(const Address &address, uint32_t host)
 {
@@ -186,15 +186,17 @@ void Mesh::begin(uint64_t deadline_ms)
     alarm_.set(deadline - std::min(deadline / 4, AHEAD));
 }
 
+std::string Mesh::name_with_pid(uint32_t host) const
+{
+    return name(host) + ", whose engine is pid " + std::to_string(pids_[host]);
+}
+
 void Mesh::throw_late(const std::vector<uint32_t> &awaited) const
 {
     std::string text =
         "the engine waited for " + std::to_string(alarm_.limit().count()) + " ms in vain for ";
-    for (size_t i = 0; i < awaited.size() && i < MAX_AWAITED; i++) {
-        text += (i > 0 ? " and " : "") + name(awaited[i]);
-        if (pids_[awaited[i]] != 0)
-            text += ", whose engine is pid " + std::to_string(pids_[awaited[i]]);
-    }
+    for (size_t i = 0; i < awaited.size() && i < MAX_AWAITED; i++)
+        text += (i > 0 ? " and " : "") + name_with_pid(awaited[i]);
     if (awaited.size() > MAX_AWAITED)
         text += " and " + std::to_string(awaited.size() - MAX_AWAITED) + " more";
     throw Failure(F8_EDEADLINE, text);
@@ -311,16 +313,18 @@ Memory::Memory(Mesh &mesh, void *data, size_t size) : mesh_(mesh), lines_(mesh.h
  * one that was not heard of nobody else may know; one that has ended may have had a reason. */
 void Memory::throw_lost(const gloo::Exception &error)
 {
+    bool is_ended = is_ended_there(error);
     std::string lost;
     for (uint32_t host = 0; host < mesh_.hosts; host++) {
         try {
             if (host != mesh_.here)
                 lines_[host].buffer->recv(static_cast<int>(host), watch_slot(host), 0, 0);
         } catch (const gloo::Exception &) {
-            lost += (lost.empty() ? " to " : " and ") + mesh_.name(host);
+            lost += lost.empty() ? " to " : " and ";
+            lost += is_ended ? mesh_.name(host) : mesh_.name_with_pid(host);
         }
     }
-    throw Failure(is_ended_there(error) ? F8_ECONN : F8_EIO,
+    throw Failure(is_ended ? F8_ECONN : F8_EIO,
         "the engine lost its connection" + lost + ": " + sentence(error));
 }
 

@@ -55,6 +55,7 @@ class Mesh
     {
         return names_[host];
     }
+    std::string name_with_pid(uint32_t host) const;
 
     const uint32_t hosts, here;
     uint64_t sent = 0, received = 0; /* bytes */
@@ -72,7 +73,7 @@ class Mesh
     const std::string interface_;
     const std::chrono::milliseconds silence_;
     std::vector<std::string> names_; /* by host */
-    std::vector<uint32_t> pids_;     /* of its helper, there; 0: not known */
+    std::vector<uint32_t> pids_;     /* by host: of its helper, there */
     std::vector<Token> tokens_;      /* by host: what it must show */
     std::shared_ptr<gloo::transport::Context> context_;
     Alarm alarm_;
