@@ -83,7 +83,8 @@ void fabric_connect(struct fabric *fabric, const struct fabric_peer *peers, uint
 
 /*
  * Maps an arena, which is not sealed yet, writable, in place of the one before. `fd` is borrowed
- * for the call. Of size 0: only lets go of the one before, and fd is -1.
+ * for the call. Of size 0: only lets go of the one before, and fd is -1; no group uses the
+ * connections then, which must all be there, and may be silent until the next is mapped.
  */
 void fabric_map(struct fabric *fabric, int fd, uint64_t size, uint64_t deadline_ms);
 

@@ -102,8 +102,11 @@ void Engine::map(int fd, uint64_t size)
         (void)munmap(arena_, arena_size_);
     arena_ = nullptr;
     arena_size_ = 0;
-    if (size == 0)
+    if (size == 0) {
+        mesh_->end_use();
         return;
+    }
+    mesh_->begin_use();
     arena_ = mapping_create(fd, size, PROT_READ | PROT_WRITE);
     int error = errno;
     (void)close(fd);

@@ -209,9 +209,20 @@ void Mesh::connect(const std::vector<Peer> &peers)
     for (uint32_t host = 0; host < hosts; host++)
         if (host != here)
             connect_pair(host, peers[host].address);
-    if (silence_.count() > 0)
-        break_silent_connections(silence_);
+    begin_use();
     exchange_tokens(peers);
+}
+
+void Mesh::begin_use()
+{
+    break_silent_connections(silence_);
+}
+
+void Mesh::end_use()
+{
+    char unused;
+    Memory(*this, &unused, sizeof(unused)); /* to see whether all are there */
+    break_silent_connections(std::chrono::milliseconds(0));
 }
 
 /* False: not in time. A pair that is closed meanwhile has, to Gloo, been connected. */
@@ -299,13 +310,15 @@ void Mesh::exchange_tokens(const std::vector<Peer> &peers)
  */
 Memory::Memory(Mesh &mesh, void *data, size_t size) : mesh_(mesh), lines_(mesh.hosts)
 {
-    for (uint32_t line = 0; line < mesh_.hosts; line++) {
-        if (line == mesh_.here)
-            continue;
-        lines_[line].buffer = mesh.context_->createUnboundBuffer(data, size);
-        for (uint32_t host = 0; host < mesh_.hosts; host++)
-            if (host != mesh_.here)
-                lines_[line].buffer->recv(static_cast<int>(host), watch_slot(line), 0, 0);
+    for (Line &line : lines_)
+        line.buffer = mesh.context_->createUnboundBuffer(data, size);
+    try {
+        for (uint32_t line = 0; line < mesh_.hosts; line++)
+            for (uint32_t host = 0; host < mesh_.hosts && line != mesh_.here; host++)
+                if (host != mesh_.here)
+                    lines_[line].buffer->recv(static_cast<int>(host), watch_slot(line), 0, 0);
+    } catch (const gloo::Exception &error) {
+        throw_lost(error);
     }
 }
 

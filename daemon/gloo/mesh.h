@@ -46,6 +46,13 @@ class Mesh
      */
     void connect(const std::vector<Peer> &peers);
 
+    /*
+     * A group has the mesh, as it has from the start, or none: it is kept for another, nobody looks
+     * whether hosts are silent for a while, and it throws if a connection is broken already.
+     */
+    void begin_use();
+    void end_use();
+
     /* A command that the daemon ends after its deadline. It knows less of why, so what waits here
      * fails somewhat earlier, and names whom it waits for. */
     void begin(uint64_t deadline_ms);

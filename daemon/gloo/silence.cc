@@ -34,7 +34,7 @@ void break_silent_connection(int fd, int limit_ms)
     set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, limit_ms);
     set(fd, IPPROTO_TCP, TCP_KEEPIDLE, pause_s);
     set(fd, IPPROTO_TCP, TCP_KEEPINTVL, pause_s);
-    set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set(fd, SOL_SOCKET, SO_KEEPALIVE, limit_ms > 0);
 }
 } // namespace
 

@@ -10,7 +10,7 @@
 #include <chrono>
 
 /* The kernel breaks each TCP connection of this process whose other end it has not heard of for
- * this long, or up to a second more. Where it knows no such option nothing changes. */
+ * this long, or up to a second more; of 0: none. Where it knows no such option nothing changes. */
 void break_silent_connections(std::chrono::milliseconds limit);
 
 #endif
