@@ -15,6 +15,11 @@
 /* How long the failure of a connection between helpers waits for the word of what was behind it. */
 #define GRACE_MS 500
 
+/* How long one that is late waits for others that are, too; and then for one that is further back.
+ */
+#define LATE_MS   100
+#define BEHIND_MS 200
+
 /* How much later than daemons its helpers find a host silent. */
 #define SILENCE_AFTER_MS 500
 
@@ -51,6 +56,7 @@ void engine_abort(struct hosts *hosts, int status)
     atomic_store(&hosts->collective->run.reserve.is_abandoned, true);
     drop(engine);
     engine->step = ENGINE_FAILED;
+    engine->is_late = false;
     engine->failure = status;
     engine->fails_at = uv_now(hosts->context->loop);
 }
@@ -146,6 +152,7 @@ void engine_prepare(struct hosts *hosts)
         warm_take(hosts);
     }
     engine->step = ENGINE_ASKS;
+    engine->done = 0;
     here->engine_asked = true;
     here->engine_warm = engine->connected;
     here->engine_mesh = engine->connected ? engine->mesh : 0;
@@ -394,6 +401,7 @@ static void done(struct fabric *fabric, enum fabric_command command)
     enum engine_step step = hosts->engine.step;
     (void)command;
     hosts->engine.step = ENGINE_AT_REST;
+    hosts->engine.done += step >= ENGINE_AGREES;
     switch (step) {
     case ENGINE_OPENS:
         tell_address(hosts);
@@ -421,6 +429,29 @@ static void done(struct fabric *fabric, enum fabric_command command)
     collective_settle(collective);
 }
 
+void engine_hear_late(struct hosts *hosts, uint32_t host, uint64_t done)
+{
+    struct engine *engine = &hosts->engine;
+    hosts->all[host].is_late = true;
+    hosts->all[host].late_done = done;
+    if (engine->is_late && done < engine->done)
+        engine->fails_at = uv_now(hosts->context->loop) + BEHIND_MS;
+}
+
+/* Hosts that wait for those that wait for a culprit know less than these, and may be as quick. */
+static void be_late(struct hosts *hosts)
+{
+    struct engine *engine = &hosts->engine;
+    bool is_ahead = false;
+    for (uint32_t h = 0; h < hosts->num_hosts; h++) {
+        const struct host *host = &hosts->all[h];
+        is_ahead = is_ahead || (host->is_late && host->late_done < engine->done);
+    }
+    engine->is_late = true;
+    engine->fails_at += is_ahead ? BEHIND_MS : LATE_MS;
+    hosts_tell_late(hosts, engine->done);
+}
+
 static void failed(struct fabric *fabric, int status, const struct reason *reason)
 {
     struct hosts *hosts = fabric_owner(fabric);
@@ -439,6 +470,8 @@ static void failed(struct fabric *fabric, int status, const struct reason *reaso
         /* A peer's helper is gone, or more than that: its daemon, or ours, is about to know. */
         if (status == F8_ECONN)
             engine->fails_at += GRACE_MS;
+        if (status == F8_EDEADLINE)
+            be_late(hosts);
     }
     collective_settle(collective);
 }

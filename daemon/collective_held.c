@@ -45,6 +45,7 @@ void host_begin_era(struct host *host)
     host->state_size = 0;
     host->address = NULL;
     host->address_size = 0;
+    host->is_late = false;
     host->engine_asked = false;
     host->idle = false;
     host->completed = 0;
@@ -400,6 +401,9 @@ static enum served serve_message(struct hosts *hosts, uint32_t host, F8__HostMes
         return serve_crossing(hosts, host, message->crossing);
     case F8__HOST_MESSAGE__BODY_TURN:
         return serve_turn(hosts, host, message->turn);
+    case F8__HOST_MESSAGE__BODY_LATE:
+        engine_hear_late(hosts, host, message->late->done);
+        return SERVED;
     case F8__HOST_MESSAGE__BODY_REDUCTION:
         return serve_reduction(hosts, host, message->reduction);
     default:

@@ -36,6 +36,8 @@ struct host {
     bool engine_asked; /* it has said whether its engine is warm */
     bool engine_warm;
     uint64_t engine_mesh; /* of a warm one */
+    bool is_late;         /* its engine is about to fail at the deadline, with so many */
+    uint64_t late_done;   /* commands done */
     bool idle;            /* nothing is in flight there, nothing will begin */
     uint64_t completed;   /* as it became idle: see hosts_completed */
     uint64_t ready_for;   /* on devices: the last number that it was ready to queue */
@@ -79,6 +81,7 @@ struct engine {
     struct fabric *fabric; /* owned; NULL: none */
     enum engine_step step;
     bool connected;
+    uint64_t done;        /* commands that engines do together, since the seal */
     uint64_t mesh;        /* once connected: which connections these are, the same on all hosts */
     struct arena *mapped; /* borrowed: not sealed again by another engine; NULL: none */
     uint32_t *amaxes;     /* owned: by weight, of a reduction */
@@ -97,6 +100,7 @@ struct engine {
     uint64_t sent, received; /* bytes, of engines before this one */
     uint64_t fails_at;       /* loop time, of ENGINE_FAILED */
     int failure;             /* its status; the reason is collective->refusal */
+    bool is_late;            /* of ENGINE_FAILED: at the deadline */
     bool reserving;          /* the arena's reservation is under way, and must end first */
 };
 
@@ -182,6 +186,7 @@ void hosts_tell_amax(struct hosts *hosts, uint32_t bucket, const uint32_t *amaxe
  */
 void hosts_tell_crossing(struct hosts *hosts, uint32_t host, uint32_t told, uint32_t awaited,
     const struct group *waiting);
+void hosts_tell_late(struct hosts *hosts, uint64_t done);
 void hosts_tell_turn(struct hosts *hosts, uint64_t number, uint64_t time);
 void hosts_tell_reduction(
     struct hosts *hosts, uint64_t number, const uint32_t *amaxes, uint32_t count);
@@ -259,6 +264,8 @@ bool engine_can_run(struct hosts *hosts);
  * Until then those of later rounds do not count: ranks that wait for this one are not to blame.
  */
 bool engine_is_timed(const struct hosts *hosts);
+/* Another host's engine is late. */
+void engine_hear_late(struct hosts *hosts, uint32_t host, uint64_t done);
 extern const struct fabric_listener engine_listener; /* its owner is a struct hosts */
 
 /* ---- collective_spread.c: the exchange of a gather, in pieces ---- */

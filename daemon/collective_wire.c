@@ -185,6 +185,16 @@ void hosts_tell_crossing(struct hosts *hosts, uint32_t host, uint32_t told, uint
     (void)tell(hosts, &message); /* without it the deadline ends what waits */
 }
 
+void hosts_tell_late(struct hosts *hosts, uint64_t done)
+{
+    F8__HostLate late = F8__HOST_LATE__INIT;
+    F8__HostMessage message = F8__HOST_MESSAGE__INIT;
+    late.done = done;
+    message.body_case = F8__HOST_MESSAGE__BODY_LATE;
+    message.late = &late;
+    (void)tell(hosts, &message); /* without it, hosts that wait for this one may be quicker */
+}
+
 void hosts_tell_turn(struct hosts *hosts, uint64_t number, uint64_t time)
 {
     F8__HostTurn turn = F8__HOST_TURN__INIT;

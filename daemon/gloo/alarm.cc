@@ -29,10 +29,10 @@ void Alarm::set(std::chrono::milliseconds limit)
         sooner_.notify_one();
 }
 
-bool Alarm::is_over() const
+bool Alarm::is_over(std::chrono::milliseconds from_now) const
 {
     std::lock_guard<std::mutex> lock(mutex_);
-    return Clock::now() >= end_;
+    return Clock::now() + from_now >= end_;
 }
 
 std::chrono::milliseconds Alarm::limit() const

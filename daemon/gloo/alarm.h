@@ -23,7 +23,7 @@ class Alarm
 
     /* What begins now has this long. */
     void set(std::chrono::milliseconds limit);
-    bool is_over() const;
+    bool is_over(std::chrono::milliseconds from_now = std::chrono::milliseconds(0)) const;
     std::chrono::milliseconds limit() const;
 
     /* While it lives, `interrupt` is called when the time is over, on either thread, and at once if

@@ -47,6 +47,7 @@ uint64_t watch_slot(uint32_t host)
 
 constexpr auto PAUSE = std::chrono::milliseconds(100); /* between attempts to reach a host */
 constexpr auto AHEAD = std::chrono::milliseconds(500); /* of the daemon */
+constexpr auto SOON = std::chrono::milliseconds(50);   /* as good as late */
 constexpr size_t MAX_AWAITED = 4;                      /* names in one sentence */
 
 Door door_of(const Address &address, uint32_t host)
@@ -404,11 +405,15 @@ void Memory::await(uint32_t host)
 
 void Memory::wait()
 {
+    uint32_t host = 0;
     try {
-        for (uint32_t host = 0; host < mesh_.hosts; host++)
+        for (; host < mesh_.hosts; host++)
             if (host != mesh_.here)
                 await(host);
     } catch (const gloo::Exception &error) {
+        /* A peer that was late, too, but a moment earlier, knows no more than this one. */
+        if (is_ended_there(error) && mesh_.alarm_.is_over(SOON))
+            throw_late(host);
         throw_lost(error);
     }
 }
