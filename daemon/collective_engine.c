@@ -20,6 +20,12 @@
 #define LATE_MS   100
 #define BEHIND_MS 200
 
+/*
+ * How long before the deadline of its round a helper that says nothing is given up. Hosts where the
+ * round has ended hold the next one's deadline, which is hardly later, against the ranks here.
+ */
+#define AHEAD_MS 500
+
 /* How much later than daemons its helpers find a host silent. */
 #define SILENCE_AFTER_MS 500
 
@@ -104,6 +110,12 @@ uint64_t engine_patience(const struct hosts *hosts)
     if (!open || head.deadline == ROUND_NEVER)
         return hosts->context->config->deadline_ms;
     return head.deadline > now + LEAST_MS ? head.deadline - now : LEAST_MS;
+}
+
+uint64_t helper_patience(const struct hosts *hosts)
+{
+    uint64_t left = engine_patience(hosts);
+    return left - (left / 4 < AHEAD_MS ? left / 4 : AHEAD_MS);
 }
 
 bool engine_is_timed(const struct hosts *hosts)
@@ -220,7 +232,7 @@ static void open_engine(struct hosts *hosts)
     };
     drop(&hosts->engine);
     hosts->engine.step = ENGINE_OPENS;
-    int status = fabric_open(hosts->context->loop, &shape, engine_patience(hosts),
+    int status = fabric_open(hosts->context->loop, &shape, helper_patience(hosts),
         &hosts->engine.fabric, &collective->refusal);
     if (status < 0)
         engine_abort(hosts, status);
@@ -256,7 +268,7 @@ static void connect_engine(struct hosts *hosts)
             .address = hosts->all[h].address,
             .address_size = hosts->all[h].address_size};
     hosts->engine.step = ENGINE_CONNECTS;
-    fabric_connect(hosts->engine.fabric, peers, engine_patience(hosts));
+    fabric_connect(hosts->engine.fabric, peers, helper_patience(hosts));
     free(peers);
 }
 
@@ -284,7 +296,7 @@ static void agree(struct hosts *hosts)
     if (hosts->engine.on_devices)
         comm_reduce(hosts, 0);
     else
-        fabric_reduce(hosts->engine.fabric, hosts->era, NULL, 0, engine_patience(hosts));
+        fabric_reduce(hosts->engine.fabric, hosts->era, NULL, 0, helper_patience(hosts));
 }
 
 /* A number for these connections, from what only their ends know. */
@@ -323,7 +335,7 @@ void engine_reserved(struct hosts *hosts, int status)
         agree(hosts);
     } else {
         engine->step = ENGINE_MAPS;
-        fabric_map(engine->fabric, arena->fd, arena->size, engine_patience(hosts));
+        fabric_map(engine->fabric, arena->fd, arena->size, helper_patience(hosts));
     }
     collective_settle(hosts->collective);
 }
@@ -389,7 +401,7 @@ void engine_reduce(struct hosts *hosts)
     if (engine->on_devices)
         comm_reduce(hosts, count);
     else
-        fabric_reduce(engine->fabric, tag_of(hosts), engine->amaxes, count, engine_patience(hosts));
+        fabric_reduce(engine->fabric, tag_of(hosts), engine->amaxes, count, helper_patience(hosts));
 }
 
 /* ---- what the helper answers ---- */

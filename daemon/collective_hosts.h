@@ -254,6 +254,8 @@ void engine_close(struct hosts *hosts);
 /* What is left of the deadline of the seal or round that runs, in ms, but time to do it in any
  * case: ranks that have all asked in time are not to fail because the last one came late. */
 uint64_t engine_patience(const struct hosts *hosts);
+/* Of that as much as a helper is given. */
+uint64_t helper_patience(const struct hosts *hosts);
 /* What comes after the engine in the seal: the arena. */
 void engine_reserve(struct hosts *hosts);
 /* Whether it can do its part: not if a host is gone, or through with what begins here, and then

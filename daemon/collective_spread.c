@@ -113,7 +113,7 @@ static void exchange(struct hosts *hosts, uint32_t first, uint32_t end)
     if (add_weights(hosts, first, end, &count) < 0)
         engine_no_memory(hosts);
     else
-        fabric_exchange(engine->fabric, engine->spans, count, engine_patience(hosts));
+        fabric_exchange(engine->fabric, engine->spans, count, helper_patience(hosts));
 }
 
 void spread_cast(struct hosts *hosts, uint32_t end)

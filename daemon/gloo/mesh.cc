@@ -46,7 +46,7 @@ uint64_t watch_slot(uint32_t host)
 }
 
 constexpr auto PAUSE = std::chrono::milliseconds(100); /* between attempts to reach a host */
-constexpr auto AHEAD = std::chrono::milliseconds(500); /* of the daemon */
+constexpr auto AHEAD = std::chrono::milliseconds(300); /* of the daemon */
 constexpr auto SOON = std::chrono::milliseconds(50);   /* as good as late */
 constexpr size_t MAX_AWAITED = 4;                      /* names in one sentence */
 
