@@ -67,6 +67,7 @@ static int send_seal(struct f8_group *group, const struct f8_seal_options *optio
     pthread_mutex_lock(&group->lock);
     if (status == F8_OK) {
         group->seal = id;
+        group->rejoined = false;
         group->slots = options->slots;
         group->poison = options->poison != 0;
     } else {
@@ -190,9 +191,8 @@ static int finish_seal(struct f8_group *group)
     return status;
 }
 
-int f8_seal(struct f8_group *group, const struct f8_seal_options *options)
+static int seal_group(struct f8_group *group, const struct f8_seal_options *options)
 {
-    CLIENT_CALL(group ? group->client : NULL);
     int status = group_begin_setup(group);
     if (status != F8_OK)
         return status;
@@ -209,4 +209,9 @@ int f8_seal(struct f8_group *group, const struct f8_seal_options *options)
         status = finish_seal(group);
     group_end_setup(group);
     return status;
+}
+
+int f8_seal(struct f8_group *group, const struct f8_seal_options *options)
+{
+    GROUP_CALL(group, seal_group(group, options));
 }
