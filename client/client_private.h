@@ -31,8 +31,9 @@ struct repair {
     int patience_ms;      /* f8_connect_options.reconnect_ms; 0: it is not to */
     atomic_int state;     /* enum repair_state */
     pthread_mutex_t lock; /* all below */
-    pthread_cond_t over;  /* the state is not REPAIR_UNDER_WAY any more */
-    int status;           /* of the last attempt */
+    pthread_cond_t over;  /* an attempt is over */
+    uint64_t attempts;    /* that are over */
+    int status;           /* of the last one */
     char text[512];       /* why it failed */
     /* Changed by the thread that has the client for itself, so that counted calls may read them. */
     uint64_t connection; /* how often the channel was replaced: which end a call has met */

@@ -294,7 +294,6 @@ static void start_over(struct f8_group *group, uint64_t generation)
     group_abandon(group, false);
     group->sealed = false;
     group->broken = false;
-    group->rejoined = false;
     group->generation = generation;
     pthread_mutex_unlock(&group->lock);
     /* The daemon keeps its events only until this rank asks for the next seal. */
@@ -346,13 +345,17 @@ static int return_to_hosts(struct f8_group *group, const struct f8_hosts *hosts)
     return status;
 }
 
-/* The daemon is asked for the next generation, unless it knows this rank of no other than that. */
+/* After a reconnection the daemon may say that this rank is in the next generation already. */
 static int enter_next(struct f8_group *group, const struct f8_hosts *hosts)
 {
     if (group->lost)
         return return_to_hosts(group, hosts);
     struct channel_reply reply = {.second = group->generation};
-    int status = group->rejoined && !hosts ? F8_OK : send_join(group, true, hosts, &reply);
+    int status = send_join(group, true, hosts, &reply);
+    if (status == F8_EORDER && group->rejoined)
+        status = F8_OK;
+    else if (status == F8_OK)
+        group->rejoined = false;
     if (status == F8_OK)
         start_over(group, reply.second);
     return status;

@@ -84,8 +84,9 @@ struct f8_group {
     bool busy; /* a thread is in f8_register, f8_seal or f8_group_rejoin */
     bool sealed;
     bool over_hosts;
-    bool lost;     /* its daemon is gone, and the one that is there does not know it yet */
-    bool rejoined; /* and then joined at that one, with no seal since: a re-join needs no daemon */
+    bool lost; /* its daemon is gone, and the one that is there does not know it yet */
+    bool
+        rejoined; /* and then joined at that one, with no seal since: a re-join has nothing to do */
     uint64_t seal; /* request, 0: none; outlives a wait that a signal ended */
     uint32_t slots;
     bool poison;

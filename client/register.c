@@ -341,8 +341,13 @@ static void commit(struct registration *r)
     pthread_mutex_lock(&group->lock);
     for (uint32_t i = 0; r->again && i < group->num_weights; i++)
         free(group->weights[i].name);
-    for (uint32_t i = 0; r->again && i < group->num_buckets; i++)
+    for (uint32_t i = 0; r->again && i < group->num_buckets; i++) {
+        /* The rank may hold it still, of the daemon before. */
+        r->buckets[i].state = group->buckets[i].state;
+        r->buckets[i].place = group->buckets[i].place;
+        r->buckets[i].use = group->buckets[i].use;
         free(group->buckets[i].name);
+    }
     free(group->weights);
     free(group->buckets);
     group->weights = r->weights;

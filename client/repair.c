@@ -7,7 +7,6 @@
  */
 #include <poll.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "client/client_private.h"
 #include "client/error.h"
@@ -20,12 +19,8 @@
 
 void repair_init(struct repair *repair, int patience_ms)
 {
-    pthread_condattr_t monotonic;
     repair->patience_ms = patience_ms;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&repair->over, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&repair->over, NULL);
     pthread_mutex_init(&repair->lock, NULL);
 }
 
@@ -46,11 +41,6 @@ void repair_note(struct f8_client *client, pid_t ended)
         "f8gatherd (pid %d) at %s ended, and the one in its place (pid %d) was told all anew",
         (int)ended, channel_socket(client->channel), (int)channel_daemon_pid(client->channel));
     pthread_mutex_unlock(&repair->lock);
-}
-
-static int64_t deadline_of(const struct repair *repair)
-{
-    return reconnect_now_ms() + (repair->patience_ms < 0 ? FOREVER_MS : repair->patience_ms);
 }
 
 /* Makes this thread the only one who is inside, as soon as the others have left. */
@@ -83,20 +73,12 @@ static int attempt(struct f8_client *client, uint64_t connection, int64_t deadli
     return status;
 }
 
-/* Waits until no thread repairs any more, and gives what came of it; lock held. */
+/* Waits until the thread that repairs is done, and gives what came of it; lock held. */
 static int await_other(struct repair *repair)
 {
-    const int64_t deadline = deadline_of(repair);
-    const struct timespec until = {
-        .tv_sec = (time_t)(deadline / 1000), .tv_nsec = (long)(deadline % 1000) * 1000000};
-    int rc = 0;
-    while (repair->state == REPAIR_UNDER_WAY && rc == 0)
-        rc = pthread_cond_timedwait(&repair->over, &repair->lock, &until);
-    if (repair->state == REPAIR_UNDER_WAY)
-        return error_set(F8_ECONN,
-            "the daemon has ended, and another thread has not reached the one that takes its "
-            "place in %d ms",
-            repair->patience_ms);
+    const uint64_t attempt = repair->attempts;
+    while (repair->attempts == attempt)
+        pthread_cond_wait(&repair->over, &repair->lock);
     return repair->status == F8_OK ? F8_OK : error_set(repair->status, "%s", repair->text);
 }
 
@@ -110,12 +92,15 @@ static int replace(struct f8_client *client, uint64_t connection)
         return F8_OK;
     repair->state = REPAIR_UNDER_WAY;
     pthread_mutex_unlock(&repair->lock);
-    int status = attempt(client, connection, deadline_of(repair));
+    int patience_ms = repair->patience_ms;
+    int64_t deadline = reconnect_now_ms() + (patience_ms < 0 ? FOREVER_MS : patience_ms);
+    int status = attempt(client, connection, deadline);
     pthread_mutex_lock(&repair->lock);
     repair->status = status;
     if (status != F8_OK)
         (void)snprintf(repair->text, sizeof(repair->text), "%s", error_text());
     repair->state = status == F8_OK ? REPAIR_NONE : REPAIR_FAILED;
+    repair->attempts++;
     pthread_cond_broadcast(&repair->over);
     return status;
 }
