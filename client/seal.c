@@ -31,12 +31,26 @@ static int check_options(const struct f8_group *group, const struct f8_seal_opti
     return state_check(group, options);
 }
 
+/* Each bucket of each group may have a release that waits for room in the socket. */
+static int reserve_releases(struct f8_client *client)
+{
+    uint32_t count = 0;
+    pthread_mutex_lock(&client->lock);
+    for (struct f8_group *g = client->groups; g; g = g->next) {
+        pthread_mutex_lock(&g->lock);
+        count += g->num_buckets;
+        pthread_mutex_unlock(&g->lock);
+    }
+    pthread_mutex_unlock(&client->lock);
+    return channel_reserve_posts(client->channel, count);
+}
+
 static int send_seal(struct f8_group *group, const struct f8_seal_options *options)
 {
     int memfd = -1;
     int status = check_options(group, options);
     if (status == F8_OK)
-        status = channel_reserve_posts(group->client->channel, group->num_buckets);
+        status = reserve_releases(group->client);
     if (status == F8_OK)
         status = state_import(options, &memfd);
     if (status == F8_OK) {
