@@ -44,6 +44,10 @@ f8_add_test(test_reconnect_calls SOURCES system/test_reconnect_calls.c LIBS test
 f8_add_test(test_reconnect_itself SOURCES system/test_reconnect_itself.c LIBS test_daemon)
 set_tests_properties(test_reconnect test_reconnect_calls test_reconnect_itself
     PROPERTIES LABELS "system;operator")
+if(TARGET f8gather-gloo)
+    add_dependencies(test_reconnect_calls f8gather-gloo)
+    add_dependencies(test_reconnect_itself f8gather-gloo)
+endif()
 add_test(NAME trainer_restart COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system/trainer_restart.sh
     $<TARGET_FILE:f8gatherd> $<TARGET_FILE:trainer_restart> $<TARGET_FILE:f8ctl>)
 set_tests_properties(trainer_restart PROPERTIES LABELS "system;operator")

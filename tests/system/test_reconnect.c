@@ -123,12 +123,16 @@ static void fill(struct rank *rank, uint64_t step)
         rank->memory[i] = (float)((step * 31 + i * 7 + rank->number * 13) % 97 + 1) / 16;
 }
 
-static int gather(struct rank *rank, uint32_t bucket)
+static int hold(struct rank *rank, uint32_t bucket)
 {
     int status = f8_gather(rank->group, bucket, F8_DEFAULT_DEADLINE, rank->stream);
-    if (status == F8_OK)
-        status = f8_post_gather(rank->group, bucket, F8_FOREVER, NULL, 0, rank->stream);
-    return status == F8_OK ? f8_release(rank->group, bucket, rank->stream) : status;
+    return status == F8_OK ? f8_post_gather(rank->group, bucket, F8_FOREVER, NULL, 0, rank->stream)
+                           : status;
+}
+
+static int release(struct rank *rank, uint32_t bucket)
+{
+    return f8_release(rank->group, bucket, rank->stream);
 }
 
 static int sync_group(struct rank *rank, struct f8_group *group)
@@ -155,9 +159,13 @@ static int train(struct rank *rank, uint64_t step)
     if (status == F8_OK)
         status = f8_changed(rank->group, 0, WEIGHTS);
     if (status == F8_OK)
-        status = gather(rank, 0);
+        status = hold(rank, 1);
     if (status == F8_OK)
-        status = gather(rank, 1);
+        status = hold(rank, 0);
+    if (status == F8_OK)
+        status = release(rank, 0);
+    if (status == F8_OK)
+        status = release(rank, 1);
     if (status == F8_OK && dp == step)
         status = sync_group(rank, rank->group);
     if (status == F8_OK && mesh == step)
@@ -176,6 +184,7 @@ static int recover_from_break(struct rank *rank, int status)
 {
     while (status == F8_EBROKEN || status == F8_ERANKDEAD) {
         rank->shared->reconnects[rank->number]++;
+        (void)release(rank, 1); /* which it may hold still */
         status = rejoin(rank);
         if (status == F8_OK)
             status = seal(rank);
