@@ -15,8 +15,9 @@ int group_check_broken(const struct f8_group *group)
 {
     if (!group->broken)
         return F8_OK;
-    return error_set(F8_EBROKEN, "group %s is broken: %s; call f8_group_rejoin and f8_seal",
-        group->name, group->client->repair.replaced);
+    return error_set(F8_EBROKEN, "group %s is broken: %s; call f8_group_rejoin%s and f8_seal",
+        group->name, group->client->repair.replaced,
+        group->over_hosts ? "_hosts with a new unique id" : "");
 }
 
 int group_begin(struct f8_group *group)

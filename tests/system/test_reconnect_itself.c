@@ -284,7 +284,7 @@ START_TEST(a_group_over_hosts)
     test_daemon_kill(&host);
     test_daemon_restart(&host, NULL);
     says(step(near), F8_EBROKEN, "ended");
-    says(step(far), F8_EBROKEN, "group far is broken");
+    says(step(far), F8_EBROKEN, "f8_group_rejoin_hosts with a new unique id");
     well(f8_group_rejoin(near));
     well(seal(near, 1));
     says(f8_group_rejoin(far), F8_EORDER, "group far is over several hosts");
