@@ -13,14 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/ctl_run.h"
-#include "lib/fake_daemon.h"
+#include "lib/ctl_fake.h"
 #include "lib/suite.h"
 
 #define SIZE 200000 /* more than a buffer */
 #define TEXT 4096
 
-static struct fake_daemon fake;
 static char directory[64], file[96], text[TEXT];
 static uint8_t state[SIZE];
 
@@ -92,28 +90,11 @@ static bool answer(int fd, const F8__Request *request, int memfd)
     return fake_reply_status(fd, request->id, F8_OK, "");
 }
 
-static void serve(struct fake_daemon *daemon, int fd)
-{
-    bool more = fake_hello(fd);
-    (void)daemon;
-    while (more) {
-        int memfd = -1;
-        F8__Request *request = fake_receive(fd, &memfd);
-        more = request && answer(fd, request, memfd);
-        if (request)
-            fake_free(request);
-        if (memfd >= 0)
-            (void)close(memfd);
-    }
-}
-
 static void ask(const char *arguments, int status)
 {
     char all[512];
-    fake_start(&fake, serve);
-    (void)snprintf(all, sizeof(all), "--socket %s %s %s", fake.socket, arguments, file);
-    int got = ctl_run(all, text, sizeof(text));
-    fake_stop(&fake);
+    (void)snprintf(all, sizeof(all), "%s %s", arguments, file);
+    int got = ctl_fake_run(answer, all, text, sizeof(text));
     ck_assert_msg(got == status, "%s: status %d: %s", arguments, got, text);
 }
 
