@@ -59,7 +59,7 @@ enum cuda_command_kind {
     CUDA_UNMAP,
     CUDA_RESERVE,
     CUDA_FREE_ARENA,
-    CUDA_LOOK, /* nothing but wakes the thread: an arena is abandoned */
+    CUDA_LOOK, /* nothing but wakes the thread: an arena is abandoned, or what is kept is dropped */
     CUDA_UNIQUE,
     CUDA_FENCE,
     CUDA_WORK,
@@ -404,6 +404,10 @@ int cuda_comm_unique(struct cuda *cuda, uint8_t ret_id[BACKEND_UNIQUE_SIZE], str
  */
 int cuda_comm_form(struct cuda *cuda, struct cuda_arena *arena, struct backend_reserve *reserve,
     struct reason *reason);
+
+/* On the loop: kept ones of arenas whose names begin so are to end, how many; the thread is to be
+ * woken for it. */
+uint32_t cuda_comm_drop_kept(struct cuda *cuda, const char *prefix);
 
 /* Before the arena's memory is unmapped. `healthy`: keep them for the linger, else abort them. */
 void cuda_comm_release(struct cuda *cuda, struct cuda_arena *arena, bool healthy);
