@@ -73,6 +73,42 @@ static bool is_dropped(struct cuda *cuda, const struct cuda_comms *comms)
     return dropped;
 }
 
+void cuda_comm_leave(struct cuda *cuda, struct cuda_arena *arena)
+{
+    (void)pthread_mutex_lock(&cuda->info_lock);
+    arena->next_leaving = cuda->leaving;
+    cuda->leaving = arena;
+    (void)pthread_mutex_unlock(&cuda->info_lock);
+}
+
+/* It has gone; whether its communicators are wanted by nobody. */
+static bool leave_at_last(struct cuda *cuda, struct cuda_arena *arena)
+{
+    struct cuda_arena **link = &cuda->leaving;
+    (void)pthread_mutex_lock(&cuda->info_lock);
+    while (*link && *link != arena)
+        link = &(*link)->next_leaving;
+    if (*link)
+        *link = arena->next_leaving;
+    bool is_unwanted = arena->is_unwanted;
+    (void)pthread_mutex_unlock(&cuda->info_lock);
+    return is_unwanted;
+}
+
+/* Under the lock: of arenas that have not gone yet, whose communicators then are not kept. */
+static uint32_t drop_leaving(struct cuda *cuda, const char *prefix)
+{
+    uint32_t count = 0;
+    for (struct cuda_arena *arena = cuda->leaving; arena; arena = arena->next_leaving) {
+        if (arena->is_unwanted || strncmp(arena->name, prefix, strlen(prefix)) != 0)
+            continue;
+        arena->is_unwanted = true;
+        if (arena->base.path != BACKEND_PATH_NONE && !arena->base.spans)
+            count += arena->base.num_devices;
+    }
+    return count;
+}
+
 uint32_t cuda_comm_drop_kept(struct cuda *cuda, const char *prefix)
 {
     uint32_t count = 0;
@@ -84,6 +120,8 @@ uint32_t cuda_comm_drop_kept(struct cuda *cuda, const char *prefix)
         comms->is_dropped = true;
         count += comms->count;
     }
+    if (cuda->host.linger_ms > 0)
+        count += drop_leaving(cuda, prefix);
     (void)pthread_mutex_unlock(&cuda->info_lock);
     return count;
 }
@@ -243,11 +281,10 @@ int cuda_comm_form(struct cuda *cuda, struct cuda_arena *arena, struct backend_r
     return F8_OK;
 }
 
-void cuda_comm_release(struct cuda *cuda, struct cuda_arena *arena, bool healthy)
+/* Communicators as they are without an arena. */
+static void take_back(struct cuda *cuda, struct cuda_arena *arena, bool healthy)
 {
     struct cuda_comms *comms = arena->comms;
-    if (!comms)
-        return;
     arena->comms = NULL;
     comms->is_held = false;
     comms->is_abandoned = NULL;
@@ -255,9 +292,18 @@ void cuda_comm_release(struct cuda *cuda, struct cuda_arena *arena, bool healthy
         cuda_comms_remove_window(cuda, comms);
     else
         cuda_comms_doom(cuda, comms);
-    if (comms->is_failed)
+}
+
+void cuda_comm_release(struct cuda *cuda, struct cuda_arena *arena, bool healthy)
+{
+    struct cuda_comms *comms = arena->comms;
+    if (comms)
+        take_back(cuda, arena, healthy);
+    bool is_unwanted = leave_at_last(cuda, arena);
+    if (!comms || comms->is_failed)
         return;
-    if (cuda->host.linger_ms > 0 && comms->key[0] != '\0' && !arena->base.spans)
+    bool may_come_back = comms->key[0] != '\0' && !arena->base.spans && !is_unwanted;
+    if (cuda->host.linger_ms > 0 && may_come_back)
         keep(cuda, comms);
     else
         cuda_comms_free(cuda, comms);

@@ -156,6 +156,7 @@ static void module_unmap(struct backend *backend, struct backend_mapping *mappin
 
 static void module_free_arena(struct backend *backend, struct device_arena *arena)
 {
+    cuda_comm_leave(to_cuda(backend), (struct cuda_arena *)arena);
     push(backend,
         &(struct cuda_command){.kind = CUDA_FREE_ARENA, .arena = (struct cuda_arena *)arena});
 }

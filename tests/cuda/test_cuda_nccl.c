@@ -226,6 +226,25 @@ START_TEST(kept_ones_of_a_job_are_dropped)
 }
 END_TEST
 
+/* Given back a moment ago: whether they are kept by then or not, they go. */
+START_TEST(those_of_a_leaving_arena_are_dropped)
+{
+    open_with("", FAILING_NOTHING, LONG_LINGER_MS);
+    for (int i = 0; i < 50; i++) {
+        struct arena *arena = module_arena("0/job/dp", pair, 2, 1, 2 * KIB);
+        struct arena *other = module_arena("0/other/dp", pair, 2, 1, 2 * KIB);
+        ck_assert(!arena->device->warm && other->device->warm == (i > 0));
+        gather(arena, pair, 2);
+        module_backend->ops->device->free_arena(module_backend, arena->device);
+        module_backend->ops->device->free_arena(module_backend, other->device);
+        module_pause((unsigned)i % 3);
+        ck_assert_uint_eq(drop_kept("0/job/"), 2);
+        expect_communicators(2, 2);
+        ck_assert_uint_eq(drop_kept("0/job/"), 0);
+    }
+}
+END_TEST
+
 /* ---- no NCCL ---- */
 
 START_TEST(without_nccl_only_one_device)
@@ -434,6 +453,7 @@ int main(void)
     tcase_add_test(tcase, communicators_are_kept_for_the_linger);
     tcase_add_test(tcase, the_oldest_kept_ones_go_first);
     tcase_add_test(tcase, kept_ones_of_a_job_are_dropped);
+    tcase_add_test(tcase, those_of_a_leaving_arena_are_dropped);
     tcase_add_loop_test(tcase, without_nccl_only_one_device, 0, 3);
     tcase_add_test(tcase, no_arena_without_communicators);
     tcase_add_test(tcase, communicators_that_never_form);
