@@ -34,3 +34,9 @@ if(NOT F8_SANITIZE)
         $<TARGET_FILE:trainer_restart>)
     set_tests_properties(boot PROPERTIES LABELS operator SKIP_RETURN_CODE 77 RUN_SERIAL ON)
 endif()
+
+# Of other rooms, what operators rely on as well: settings, the log, the socket, stored states and
+# f8ctl. `ctest -L operator` is all that they are promised.
+set_property(TEST test_config test_listener test_log test_ctl test_ctl_doctor test_ctl_history
+    test_ctl_transfer test_ctl_live test_state_form test_state_store test_state_seal
+    test_state_import test_state_kill exported_symbols APPEND PROPERTY LABELS operator)
