@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/log.h"
+#include "daemon/owner.h"
 #include "status.h"
 
 #define BACKLOG 64
@@ -31,7 +32,7 @@ static int clear_path(const struct config_address *address, struct reason *reaso
     int result = connect(fd, (const struct sockaddr *)&address->address, address->size);
     int error = result < 0 ? errno : 0;
     (void)close(fd);
-    if (error != ECONNREFUSED)
+    if (error != ECONNREFUSED || owner_lives(path))
         return reason_set(reason, F8_EEXIST, "--metrics %s: another process serves there", path);
     (void)unlink(path);
     log_info("%s was left by a daemon that is gone: replaced", path);
