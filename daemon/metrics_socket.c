@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -70,11 +71,31 @@ static void describe(struct metrics_socket *socket)
         (void)inet_ntop(AF_INET, &name.v4.sin_addr, host, sizeof(host));
         (void)snprintf(socket->where, sizeof(socket->where), "http://%s:%u/metrics", host,
             ntohs(name.v4.sin_port));
+        if (ntohl(name.v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET)
+            (void)snprintf(socket->host, sizeof(socket->host), "%s", host);
     } else {
         (void)inet_ntop(AF_INET6, &name.v6.sin6_addr, host, sizeof(host));
         (void)snprintf(socket->where, sizeof(socket->where), "http://[%s]:%u/metrics", host,
             ntohs(name.v6.sin6_port));
+        if (IN6_IS_ADDR_LOOPBACK(&name.v6.sin6_addr))
+            (void)snprintf(socket->host, sizeof(socket->host), "[%s]", host);
     }
+}
+
+/* "NAME" or "NAME:PORT". */
+static bool names(const char *host, const char *name)
+{
+    size_t length = strlen(name);
+    if (strncasecmp(host, name, length) != 0)
+        return false;
+    const char *port = host + length;
+    return *port == '\0' || (*port == ':' && port[1 + strspn(port + 1, "0123456789")] == '\0');
+}
+
+bool metrics_socket_takes_host(const struct metrics_socket *socket, const char *host)
+{
+    return socket->host[0] == '\0' || !host || names(host, socket->host) ||
+           names(host, "localhost") || names(host, "127.0.0.1") || names(host, "[::1]");
 }
 
 int metrics_socket_open(
