@@ -363,6 +363,21 @@ START_TEST(sorts_durations_into_buckets)
 }
 END_TEST
 
+/* A request that is answered at once takes some microseconds: their median is to be known. */
+START_TEST(tells_microseconds_apart)
+{
+    struct histogram histogram = {0};
+    static const uint64_t times_ns[] = {900, 2000, 4000, 9000, 20000};
+    for (size_t i = 0; i < sizeof(times_ns) / sizeof(times_ns[0]); i++) {
+        histogram_observe(&histogram, times_ns[i]);
+        ck_assert_uint_eq(histogram.buckets[i], 1);
+    }
+    (void)look(false);
+    has("f8gather_rpc_seconds_bucket{le=\"1e-06\"} 0");
+    has("f8gather_rpc_seconds_bucket{le=\"2.5e-06\"} 0");
+}
+END_TEST
+
 int main(void)
 {
     TCase *cases = tcase_create("metrics");
@@ -379,5 +394,6 @@ int main(void)
     tcase_add_test(cases, times_all_that_are_open);
     tcase_add_test(cases, is_for_operators);
     tcase_add_test(cases, sorts_durations_into_buckets);
+    tcase_add_test(cases, tells_microseconds_apart);
     return run_suite("metrics", cases);
 }
