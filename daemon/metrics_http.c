@@ -305,6 +305,11 @@ int metrics_http_open(uv_loop_t *loop, const struct config *config, metrics_make
     return F8_OK;
 }
 
+const char *metrics_http_where(const struct metrics_http *http)
+{
+    return http->socket.where;
+}
+
 void metrics_http_close(struct metrics_http *http)
 {
     if (!http)

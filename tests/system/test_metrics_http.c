@@ -121,9 +121,19 @@ static void expect_well(void)
     json_decref(ping);
 }
 
+/* Where f8ctl status says that metrics are served. */
+static void expect_where(const char *where)
+{
+    json_t *status = program_ask_ctl(server.socket, "status", "status");
+    ck_assert_ptr_nonnull(status);
+    ck_assert_str_eq(json_string_value(json_object_get(status, "metrics")), where);
+    json_decref(status);
+}
+
 START_TEST(test_serves_a_path)
 {
     struct stat st;
+    expect_where(path);
     ck_assert_int_eq(stat(path, &st), 0);
     ck_assert_int_eq(st.st_mode & 0777, 0660);
     expect_well();
@@ -309,7 +319,11 @@ static int connect_loopback(in_addr_t host, uint16_t port)
 START_TEST(test_serves_loopback)
 {
     start("127.0.0.1:0");
-    int fd = connect_loopback(INADDR_LOOPBACK, port_of_log("http://127.0.0.1:"));
+    uint16_t port = port_of_log("http://127.0.0.1:");
+    char where[64];
+    (void)snprintf(where, sizeof(where), "http://127.0.0.1:%u/metrics", port);
+    expect_where(where);
+    int fd = connect_loopback(INADDR_LOOPBACK, port);
     expect_metrics(ask_on(fd, GET_FROM_LOCALHOST));
     test_daemon_stop(&server);
 }
