@@ -23,6 +23,8 @@ endif()
 
 f8_add_test(test_doctor_host LABEL operator
     SOURCES system/test_doctor_host.c lib/findings.c lib/private_run.c LIBS test_program)
+f8_add_test(test_doctor_memory LABEL operator
+    SOURCES system/test_doctor_memory.c lib/findings.c lib/private_run.c LIBS test_program)
 
 foreach(suite test_signals test_one_daemon test_service)
     f8_add_test(${suite} LABEL operator SOURCES system/${suite}.c LIBS test_ranks)
