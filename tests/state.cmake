@@ -47,8 +47,7 @@ add_test(NAME trainer_restart COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system/trainer
     $<TARGET_FILE:f8gatherd> $<TARGET_FILE:trainer_restart> $<TARGET_FILE:f8ctl>)
 set_tests_properties(trainer_restart PROPERTIES LABELS "system;operator")
 
-# A disk that holds up, fails, and loses what was not synced.
-f8_add_shim(shim_disk system/shim_disk.c)
+# A disk that holds up, fails, and loses what was not synced (shim_disk is hosts.cmake's).
 f8_add_test(test_snapshot_durable SOURCES system/test_snapshot_durable.c lib/slow_disk.c
     lib/state_rank.c lib/admin_link.c lib/shim.c LIBS test_daemon f8proto)
 target_compile_definitions(test_snapshot_durable PRIVATE F8_SHIM_DISK="$<TARGET_FILE:shim_disk>")
