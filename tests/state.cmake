@@ -49,7 +49,8 @@ set_tests_properties(trainer_restart PROPERTIES LABELS "system;operator")
 
 # A disk that holds up, fails, and loses what was not synced (shim_disk is hosts.cmake's).
 f8_add_test(test_snapshot_durable SOURCES system/test_snapshot_durable.c lib/slow_disk.c
-    lib/state_rank.c lib/admin_link.c lib/shim.c LIBS test_daemon f8proto)
+    lib/state_rank.c lib/admin_link.c lib/shim.c LIBS test_daemon f8proto
+    ENVIRONMENT F8CTL=$<TARGET_FILE:f8ctl>)
 target_compile_definitions(test_snapshot_durable PRIVATE F8_SHIM_DISK="$<TARGET_FILE:shim_disk>")
-add_dependencies(test_snapshot_durable shim_disk)
+add_dependencies(test_snapshot_durable shim_disk f8ctl)
 set_tests_properties(test_snapshot_durable PROPERTIES LABELS "system;operator")

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -184,14 +185,18 @@ static int imports(void *nothing)
 {
     (void)nothing;
     F8__Reply *reply = ask_import();
-    return reply->status == F8_OK && reply->body_case == F8__REPLY__BODY__NOT_SET ? 0 : 1;
+    bool well = reply->status == F8_OK && reply->body_case == F8__REPLY__BODY__NOT_SET;
+    f8__reply__free_unpacked(reply, NULL);
+    return well ? 0 : 1;
 }
 
+/* As operators do: with the reply that belongs to it, or another status. */
 static int evicts(void *nothing)
 {
     (void)nothing;
-    F8__Reply *reply = ask_evict();
-    return reply->status == F8_OK && reply->evict->states == 1 && reply->evict->bytes > 0 ? 0 : 1;
+    const char *f8ctl = getenv("F8CTL");
+    (void)execl(f8ctl, f8ctl, "--socket", host.socket, "--yes", "evict", "x", (char *)NULL);
+    return 127;
 }
 
 /* Begins, and is at the disk. */
@@ -319,7 +324,7 @@ START_TEST(the_daemon_ends_before_it_has_answered)
 {
     pid_t evicting = begin(evicts);
     ck_assert_int_eq(kill(host.pid, SIGTERM), 0);
-    ck_assert_int_eq(test_wait(evicting), 1);
+    ck_assert_int_gt(test_wait(evicting), 0); /* it lost the daemon */
     slow_disk_let_go(&disk);
     ck_assert_int_eq(test_wait(host.pid), 0);
     test_daemon_restart(&host, arguments);
