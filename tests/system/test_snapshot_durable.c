@@ -24,6 +24,7 @@ static struct test_daemon host;
 static struct slow_disk disk;
 static struct state_rank other; /* of another job */
 static int exported;            /* a memfd of the state at sync 3 */
+static const char *device;      /* of $F8_TEST_DEVICE: for those who wait; NULL: none */
 static char directory[128];
 static const char *arguments[] = {"--state-dir", directory, "--snapshot-interval", "0", NULL};
 
@@ -157,6 +158,8 @@ static void cut_power(void)
 static int seal_as(const char *job, uint32_t rank, uint32_t world_size)
 {
     struct state_rank sealing;
+    if (device)
+        (void)setenv("F8_TEST_DEVICE", device, 1);
     state_rank_join(
         &host, &sealing, &(struct state_setup){.job = job, .rank = rank, .world_size = world_size});
     int status = state_rank_seal(&sealing, F8_STATE_FRESH, 0);
@@ -392,6 +395,10 @@ END_TEST
 
 int main(void)
 {
+    /* A process that has used CUDA cannot fork one that does. */
+    device = getenv("F8_TEST_DEVICE");
+    device = device ? strdup(device) : NULL;
+    (void)unsetenv("F8_TEST_DEVICE");
     TCase *tcase = tcase_create("processes");
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
