@@ -4,8 +4,6 @@
  * its parent bytes through a socket pair; the parents send them to host 0, which answers all when
  * all are there. Called by run_far.c; meeting_meet by ranks.
  */
-#include "meeting.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,13 +11,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "client/bench/meeting_private.h"
 #include "client/bench/shared.h"
 
 /* Others give host 0, which can tell who is missing, so much longer to do so. */
 #define GRACE_S 15
-
-/* How long a host that failed waits for one that knows more. */
-#define SETTLE_S 5
 
 void meeting_name(const struct options *options, uint32_t host, char *name, size_t size)
 {
@@ -29,13 +25,12 @@ void meeting_name(const struct options *options, uint32_t host, char *name, size
     snprintf(name, size, "host %" PRIu32 " (%s)", host, text);
 }
 
-/* Links count from here to the number of hosts, but one each on the others. */
-static uint32_t first_link(const struct meeting *meeting)
+uint32_t meeting_first_link(const struct meeting *meeting)
 {
     return meeting->host == 0 ? 1 : 0;
 }
 
-static uint32_t end_link(const struct meeting *meeting)
+uint32_t meeting_end_link(const struct meeting *meeting)
 {
     return meeting->host == 0 ? meeting->num_hosts : 1;
 }
@@ -48,7 +43,7 @@ nfds_t meeting_list(const struct meeting *meeting, struct pollfd *fds)
         return 0;
     }
     fds[count++] = (struct pollfd){.fd = meeting->fd, .events = POLLIN};
-    for (uint32_t i = first_link(meeting); i < end_link(meeting); i++) {
+    for (uint32_t i = meeting_first_link(meeting); i < meeting_end_link(meeting); i++) {
         fds[count++] = (struct pollfd){.fd = meeting->links[i].fd, .events = POLLIN};
     }
     return count;
@@ -243,8 +238,27 @@ static int take_from_host_0(
     }
 }
 
-/* All messages that a link has now. */
-static int read_link(struct meeting *meeting, uint32_t index, struct failure *failure)
+/* A message on any host. -1: the run has failed. */
+static int take(struct meeting *meeting, uint32_t index, struct failure *failure)
+{
+    const struct link_message *message = &meeting->links[index].message;
+    struct bench_error error;
+
+    switch (message->type) {
+    case LINK_ASK:
+        /* Who asks has failed, and may be gone by now; what it says of that comes by itself. */
+        (void)link_send(&meeting->links[index], LINK_HERE, NULL, 0, &error);
+        return 0;
+    case LINK_HERE:
+        meeting->answered[index] = true;
+        return 0;
+    default:
+        return meeting->host == 0 ? take_at_host_0(meeting, index, message, failure)
+                                  : take_from_host_0(meeting, message, failure);
+    }
+}
+
+int meeting_read_link(struct meeting *meeting, uint32_t index, struct failure *failure)
 {
     struct link *link = &meeting->links[index];
     uint64_t most = meeting->host == 0 ? meeting->report_size : MEETING_MAX_JOINED;
@@ -253,8 +267,7 @@ static int read_link(struct meeting *meeting, uint32_t index, struct failure *fa
 
     while ((result = link_read(
                 link, most > MEETING_MAX_JOINED ? most : MEETING_MAX_JOINED, &error)) > 0) {
-        int taken = meeting->host == 0 ? take_at_host_0(meeting, index, &link->message, failure)
-                                       : take_from_host_0(meeting, &link->message, failure);
+        int taken = take(meeting, index, failure);
         if (taken != 0 || meeting->left) {
             return taken;
         }
@@ -307,8 +320,8 @@ int meeting_handle(struct meeting *meeting, struct failure *failure)
     if (meeting->left) {
         return 0;
     }
-    for (uint32_t i = first_link(meeting); i < end_link(meeting); i++) {
-        if (read_link(meeting, i, failure) != 0) {
+    for (uint32_t i = meeting_first_link(meeting); i < meeting_end_link(meeting); i++) {
+        if (meeting_read_link(meeting, i, failure) != 0) {
             return -1;
         }
         if (meeting->left) {
@@ -335,77 +348,6 @@ int meeting_report(
         return lost(meeting, 0, &error, failure);
     }
     return 0;
-}
-
-static void tell(struct meeting *meeting, const struct failure *failure)
-{
-    struct link_failed failed = {.nearness = failure->nearness};
-    struct bench_error error;
-    char name[80] = "";
-
-    if (meeting->host == 0 && !failure->foreign) {
-        meeting_name(meeting->options, 0, name, sizeof(name));
-    }
-    snprintf(failed.text, sizeof(failed.text), "%s%s%.640s", name, name[0] != '\0' ? ": " : "",
-        failure->error.text);
-    for (uint32_t i = first_link(meeting); i < end_link(meeting); i++) {
-        if (meeting->links[i].fd >= 0) {
-            /* One that is gone needs no telling. */
-            (void)link_send(&meeting->links[i], LINK_FAILED, &failed, sizeof(failed), &error);
-        }
-    }
-}
-
-/* The links that are open; their number. */
-static nfds_t list_links(const struct meeting *meeting, struct pollfd *fds, uint32_t *indices)
-{
-    nfds_t count = 0;
-
-    for (uint32_t i = first_link(meeting); i < end_link(meeting); i++) {
-        if (meeting->links[i].fd >= 0) {
-            indices[count] = i;
-            fds[count++] = (struct pollfd){.fd = meeting->links[i].fd, .events = POLLIN};
-        }
-    }
-    return count;
-}
-
-/* What the others say meanwhile, until a failure is near enough, all have, or time is up. */
-static void hear(struct meeting *meeting, struct failure *failure)
-{
-    double deadline = shared_now() + SETTLE_S;
-    struct pollfd fds[NETWORK_MAX_HOSTS];
-    uint32_t indices[NETWORK_MAX_HOSTS];
-    nfds_t count;
-
-    while (failure->nearness < NEAR_GONE && shared_now() < deadline &&
-           (count = list_links(meeting, fds, indices)) > 0) {
-        poll(fds, count, (int)((deadline - shared_now()) * 1000) + 1);
-        for (nfds_t i = 0; i < count; i++) {
-            struct failure other = {.nearness = NEAR_NOTHING};
-            if (fds[i].revents == 0 || read_link(meeting, indices[i], &other) == 0) {
-                continue;
-            }
-            link_close(&meeting->links[indices[i]]); /* it has said all */
-            if (other.nearness > failure->nearness) {
-                *failure = other;
-            }
-        }
-    }
-}
-
-void meeting_fail(struct meeting *meeting, struct failure *failure)
-{
-    if (meeting == NULL || meeting->left || failure->final) {
-        return;
-    }
-    if (meeting->host == 0) {
-        hear(meeting, failure);
-        tell(meeting, failure);
-    } else {
-        tell(meeting, failure);
-        hear(meeting, failure);
-    }
 }
 
 int meeting_meet(int ranks_fd, void *bytes, size_t size)

@@ -18,6 +18,9 @@
 /* Long enough for hosts that come, on a busy machine; tests wait as long for those that do not. */
 #define DEADLINE_S (PATIENCE_S / 10)
 
+/* Long enough for hosts that have begun before. */
+#define SHORT_DEADLINE_S 5
+
 #define MACHINES_MAX 3
 
 /* The f8bench of each, and the port of host 0. */
