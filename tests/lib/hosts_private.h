@@ -18,7 +18,6 @@
 #define OPEN        3 /* requests of a rank */
 #define STEPS       7 /* of a program; the first is the seal */
 #define MAX_IDS     48
-#define STRAY_IDS   8 /* beyond them: those that only a stray rank has */
 #define MAX_ERAS    16
 #define SHARD_BYTES 4096
 
@@ -70,8 +69,8 @@ bool rank_can_ask(const struct rank *rank);
 /* The next step of its program, or `another`, which no other rank asks for. */
 void rank_ask(struct rank *rank, bool another);
 void rank_release(struct rank *rank, uint32_t bucket);
-/* With the id that trainers give out; or, unless `stray` is 0, with one of the stray ids. */
-void rank_enter(struct rank *rank, uint32_t stray);
+/* With the id that trainers give out; `stray`: with one that no other rank has. */
+void rank_enter(struct rank *rank, bool stray);
 void rank_end(struct rank *rank, bool died);
 /* Of all ranks: what they were answered, and what they do then. */
 void ranks_hear(void);

@@ -67,7 +67,7 @@ void rank_release(struct rank *rank, uint32_t bucket)
 
 /* ---- entering ---- */
 
-static void ask_to_enter(struct rank *rank, bool again, uint32_t stray)
+static void ask_to_enter(struct rank *rank, bool again, bool stray)
 {
     uint8_t id[F8_PROTO_UNIQUE_ID_SIZE];
     F8__Join body = F8__JOIN__INIT;
@@ -75,7 +75,7 @@ static void ask_to_enter(struct rank *rank, bool again, uint32_t stray)
         model.world_now++;
         model_require(model.world_now < MAX_IDS, "too many worlds");
     }
-    uint32_t world = stray > 0 ? MAX_IDS + stray : model.world_now;
+    uint32_t world = stray ? MAX_IDS + 1 + rank->number : model.world_now;
     fake_unique_id(world, world * 7 % model.shape.num_hosts, id);
     body.group = (char *)(uintptr_t) "g";
     body.rank = rank->number;
@@ -98,7 +98,7 @@ static void connect_rank(struct rank *rank)
     client_ok(&rank->client, ask_region(&rank->client, rank->fd));
 }
 
-void rank_enter(struct rank *rank, uint32_t stray)
+void rank_enter(struct rank *rank, bool stray)
 {
     bool again = rank->alive && rank->client.group != 0;
     fake_enter(rank->host);
