@@ -65,10 +65,11 @@ static pid_t pids[WORLD];
 
 /* ---- a rank ---- */
 
-/* Rank 0 publishes an id, the others take one that is newer than the last that they had. */
-static int take_new_id(struct host_rank *rank)
+static uint64_t entered; /* number of the id that this rank has entered with last */
+
+/* Rank 0 publishes an id; the others take one that is newer than that they have entered with. */
+static int take_new_id(struct host_rank *rank, uint64_t *ret_number)
 {
-    static uint64_t used;
     uint64_t newest;
     if (rank->number == 0) {
         newest = shared->published + 1;
@@ -77,9 +78,9 @@ static int take_new_id(struct host_rank *rank)
             return status;
         __atomic_store_n(&shared->published, newest, __ATOMIC_RELEASE);
     }
-    while ((newest = __atomic_load_n(&shared->published, __ATOMIC_ACQUIRE)) == used)
+    while ((newest = __atomic_load_n(&shared->published, __ATOMIC_ACQUIRE)) == entered)
         (void)usleep(500);
-    used = newest;
+    *ret_number = newest;
     rank->hosts.id = shared->ids[newest % MAX_IDS];
     return F8_OK;
 }
@@ -94,6 +95,7 @@ static int seal(struct host_rank *rank, uint64_t syncs)
 /* The recipe: whoever lost its daemon finds the next; then all enter with a new id. */
 static int recover(struct host_rank *rank, int status)
 {
+    uint64_t number = 0;
     while (status != F8_OK) {
         if (status == F8_ECONN || status == F8_ENODAEMON) {
             shared->reconnects[rank->number]++;
@@ -105,11 +107,13 @@ static int recover(struct host_rank *rank, int status)
             return status;
         }
         if (status == F8_OK)
-            status = take_new_id(rank);
+            status = take_new_id(rank, &number);
         if (status == F8_OK)
             status = host_rank_rejoin_hosts(rank);
-        if (status == F8_OK)
+        if (status == F8_OK) {
+            entered = number;
             status = seal(rank, F8_ANY_SYNCS);
+        }
         shared->rejoins[rank->number] += status == F8_OK;
     }
     return F8_OK;
@@ -137,7 +141,7 @@ static int train(struct host_rank *rank)
 
 static int live(struct host_rank *rank)
 {
-    int status = take_new_id(rank);
+    int status = take_new_id(rank, &entered);
     if (status == F8_OK)
         status = host_rank_join(rank);
     if (status == F8_OK)
