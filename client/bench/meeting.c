@@ -35,18 +35,23 @@ uint32_t meeting_end_link(const struct meeting *meeting)
     return meeting->host == 0 ? meeting->num_hosts : 1;
 }
 
-nfds_t meeting_list(const struct meeting *meeting, struct pollfd *fds)
+nfds_t meeting_list_links(const struct meeting *meeting, struct pollfd *fds)
 {
     nfds_t count = 0;
 
-    if (meeting->left) {
-        return 0;
-    }
-    fds[count++] = (struct pollfd){.fd = meeting->fd, .events = POLLIN};
     for (uint32_t i = meeting_first_link(meeting); i < meeting_end_link(meeting); i++) {
         fds[count++] = (struct pollfd){.fd = meeting->links[i].fd, .events = POLLIN};
     }
-    return count;
+    return meeting->left ? 0 : count;
+}
+
+nfds_t meeting_list(const struct meeting *meeting, struct pollfd *fds)
+{
+    if (meeting->left) {
+        return 0;
+    }
+    fds[0] = (struct pollfd){.fd = meeting->fd, .events = POLLIN};
+    return 1 + meeting_list_links(meeting, fds + 1);
 }
 
 static double patience(const struct meeting *meeting)

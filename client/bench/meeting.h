@@ -79,6 +79,7 @@ void meeting_name(const struct options *options, uint32_t host, char *name, size
 
 /* Lists what is to be polled, MEETING_MAX_FDS at most; and how long, -1: for ever. */
 nfds_t meeting_list(const struct meeting *meeting, struct pollfd *fds);
+nfds_t meeting_list_links(const struct meeting *meeting, struct pollfd *fds); /* to other hosts */
 int meeting_timeout(const struct meeting *meeting);
 
 /* Takes what has come, after each poll. -1: the run has failed. */
