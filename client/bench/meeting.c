@@ -90,6 +90,19 @@ static int lost(
     return blame(meeting, host, NEAR_GONE, text, failure);
 }
 
+/* Nothing can be sent to a host. Why it has ended it may have said before. */
+static int lost_sending(
+    struct meeting *meeting, uint32_t host, const struct bench_error *why, struct failure *failure)
+{
+    struct failure said = {.nearness = NEAR_NOTHING};
+
+    if (meeting_read_link(meeting, host, &said) != 0) {
+        *failure = said;
+        return -1;
+    }
+    return lost(meeting, host, why, failure);
+}
+
 /* Bytes of one host: they join those that are here. */
 static int join(struct meeting *meeting, uint32_t host, const uint8_t *bytes, uint64_t size,
     struct failure *failure)
@@ -139,7 +152,7 @@ static int answer_all(struct meeting *meeting, struct failure *failure)
     for (uint32_t host = 1; host < meeting->num_hosts; host++) {
         if (link_send(&meeting->links[host], LINK_MEET, meeting->joined, meeting->size, &error) !=
             0) {
-            return lost(meeting, host, &error, failure);
+            return lost_sending(meeting, host, &error, failure);
         }
     }
     return answer_rank(meeting, meeting->joined, meeting->size, failure);
@@ -158,7 +171,7 @@ static int leave(struct meeting *meeting, struct failure *failure)
     }
     for (uint32_t host = 1; host < meeting->num_hosts; host++) {
         if (link_send(&meeting->links[host], LINK_LEAVE, &leave, sizeof(leave), &error) != 0) {
-            return lost(meeting, host, &error, failure);
+            return lost_sending(meeting, host, &error, failure);
         }
     }
     meeting->left = true;
@@ -297,7 +310,7 @@ static int read_rank(struct meeting *meeting, struct failure *failure)
     }
     meeting->since = shared_now();
     if (link_send(&meeting->links[0], LINK_MEET, packet + 1, (uint64_t)got - 1, &error) != 0) {
-        return lost(meeting, 0, &error, failure);
+        return lost_sending(meeting, 0, &error, failure);
     }
     return 0;
 }
@@ -350,7 +363,7 @@ int meeting_report(
         return leave(meeting, failure);
     }
     if (link_send(&meeting->links[0], LINK_REPORT, report, size, &error) != 0) {
-        return lost(meeting, 0, &error, failure);
+        return lost_sending(meeting, 0, &error, failure);
     }
     return 0;
 }
