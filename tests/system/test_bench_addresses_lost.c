@@ -216,7 +216,7 @@ static const struct {
     bool meets; /* it is missing at a meeting */
     const char *said;
 } hangs[] = {
-    {2, false, "1 of 2 ranks missing after "}, /* the group is sealed, and has an id */
+    {2, false, "seal group "}, /* which has its id; the world or the seal is too late */
     {2 + 4 * 2 + 4, true,
         " has not come to where the others are within "}, /* the third step ends */
     {2 + 4 * 2 + 3, false, "the deadline of "},           /* it gathers */
