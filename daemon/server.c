@@ -163,8 +163,11 @@ static int open_metrics(struct server *server, const struct config *config, stru
 {
     if (config->metrics[0] == '\0')
         return F8_OK;
-    return metrics_http_open(
+    int status = metrics_http_open(
         &server->loop, config, session_metrics_text, &server->session, &server->http, reason);
+    if (status == F8_OK)
+        server->session.metrics = metrics_http_where(server->http);
+    return status;
 }
 
 static int set_up(struct server *server, struct reason *reason)
@@ -238,7 +241,7 @@ int server_run(const struct config *config, int argc, char **argv, struct reason
     server.argv = argv;
     server.lock.fd = -1;
     raise_descriptor_limit();
-    /* libuv reads this when the pool begins; it is set before any thread exists. */
+    /* libuv reads this when the pool begins; no thread that looks at the environment exists yet. */
     char threads[16];
     (void)snprintf(threads, sizeof(threads), "%u", config->threads);
     (void)setenv("UV_THREADPOOL_SIZE", threads, 1);

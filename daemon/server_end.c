@@ -27,6 +27,7 @@ static void shut_down(struct server *server)
     (void)uv_timer_stop(&server->patience);
     listener_close(&server->listener);
     metrics_http_close(server->http);
+    server->session.metrics = NULL;
     collective_context_close(&server->session.collective);
     events_close(server->events);
     conn_close_all(&server->conns);
@@ -95,6 +96,7 @@ static void on_end(uv_signal_t *signal, int number)
     const char *name = number == SIGTERM ? "SIGTERM" : "SIGINT";
     if (server->ending && !server->called) {
         log_warning("%s again: ending at once", name);
+        log_close(LOG_CLOSE_AT_ONCE_MS);
         _exit(EXIT_FAILURE);
     }
     server->ending = true;

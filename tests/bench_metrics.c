@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What readers at 10 Hz cost a running gather, for people; no test: a scraper of metrics, f8ctl
- * top, and both. Slices with a reader and without alternate in one run, and so do pairs of slices
- * that are both without, which say how much of a ratio is the machine's own noise. And the daemon's
- * processor time for what a reader asks, by the kernel's books, which other processes do not move.
- * Starts its own daemon.
+ * top, and both. A slice with a reader has one beside it without, and pairs of slices that are both
+ * without say how much of a ratio is the machine's own noise. The speed of a machine that others
+ * share drifts by as much in a tenth of a second as in a whole one, so slices are short, pairs are
+ * many, and all kinds of them take turns. And the daemon's processor time for what a reader asks,
+ * by the kernel's books, which other processes do not move. Starts its own daemon.
  */
 #include <check.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -30,15 +32,36 @@
 #include "lib/toy_rank.h"
 
 #define PERIOD_NS 100000000 /* 10 Hz */
-#define SLICE_S   0.4
-#define PAIRS     61
-#define TIMES     100 /* that a reader asks an idle daemon */
+#define SLICE_S   0.1
+#define PAIRS     1001 /* of each kind */
+/* Of f8ctl top: longer than a slice, so that it draws once in each, as soon as it may go on. */
+#define TOP_INTERVAL "0.15"
+#define TIMES        100 /* that a reader asks an idle daemon */
 
-#define GET_METRICS "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+#define GET_METRICS "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 enum {
     SCRAPER = 1,
     TOP = 2,
+};
+
+/* Who reads in the first slice of a pair. */
+static const struct {
+    unsigned readers;
+    const char *what;
+} kinds[] = {
+    {TOP, "f8ctl top at 10 Hz"},
+    {SCRAPER, "a scraper at 10 Hz"},
+    {TOP | SCRAPER, "both"},
+    {0, "nobody in either slice"},
+};
+
+#define NUM_KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+/* Of a kind's pairs. */
+struct pairs {
+    double ratios[PAIRS];
+    unsigned scrapes, frames;
 };
 
 static char path[64];
@@ -66,13 +89,6 @@ static int compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
-}
-
-/* Sorts the values. */
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof(*values), compare);
-    return values[count / 2];
 }
 
 /* One answer, read whole; its bytes. */
@@ -111,8 +127,8 @@ static void *scraper(void *unused)
 /* f8ctl top in a pipe, so many frames, or without end. It dies with us. */
 static pid_t start_top(const char *socket, const char *frames)
 {
-    const char *arguments[] = {"f8ctl", "--socket", socket, "--json", "top", "--interval", "0.1",
-        frames ? "--count" : NULL, frames, NULL};
+    const char *arguments[] = {"f8ctl", "--socket", socket, "--json", "top", "--interval",
+        TOP_INTERVAL, frames ? "--count" : NULL, frames, NULL};
     pid_t pid = fork();
     must(pid >= 0, "fork");
     if (pid > 0)
@@ -123,11 +139,12 @@ static pid_t start_top(const char *socket, const char *frames)
     _exit(127);
 }
 
+/* Frames since the last call. */
 static unsigned count_frames(void)
 {
+    static off_t at;
     char bytes[4096];
     unsigned frames = 0;
-    off_t at = 0;
     for (ssize_t n; (n = pread(top_output, bytes, sizeof(bytes), at)) > 0; at += n)
         for (ssize_t i = 0; i < n; i++)
             frames += bytes[i] == '\n';
@@ -154,19 +171,15 @@ static double slice(struct toy_rank *toy, unsigned readers)
     return seconds;
 }
 
-/* The median of the ratios of two slices, the first with the readers, if any. Which comes first
- * changes from pair to pair. */
-static double ratio(struct toy_rank *toy, unsigned readers, double *ret_seconds)
+/* Which slice of a pair comes first changes from pair to pair. */
+static void measure_pair(struct toy_rank *toy, unsigned readers, int i, struct pairs *pairs)
 {
-    double ratios[PAIRS], plain[PAIRS];
-    for (int i = 0; i < PAIRS; i++) {
-        double first = slice(toy, i % 2 == 0 ? readers : 0);
-        double second = slice(toy, i % 2 == 1 ? readers : 0);
-        plain[i] = i % 2 == 0 ? second : first;
-        ratios[i] = (i % 2 == 0 ? first : second) / plain[i];
-    }
-    *ret_seconds = median(plain, PAIRS);
-    return median(ratios, PAIRS);
+    unsigned scraped = atomic_load(&scrapes);
+    double first = slice(toy, i % 2 == 0 ? readers : 0);
+    double second = slice(toy, i % 2 == 1 ? readers : 0);
+    pairs->ratios[i] = i % 2 == 0 ? first / second : second / first;
+    pairs->scrapes += atomic_load(&scrapes) - scraped;
+    pairs->frames += count_frames();
 }
 
 /* Nanoseconds that the daemon's loop has run. */
@@ -206,15 +219,27 @@ static void report_idle_top(const struct test_daemon *daemon)
         ns * 10 / 1e9 * 100);
 }
 
-static void report(struct toy_rank *toy, unsigned readers, const char *what)
+/* The median, and between which ratios that of many more pairs is, at 95 %: the ranks of the
+ * interval are the binomial distribution's, whatever that of the ratios is. */
+static void report(const char *what, struct pairs *pairs)
 {
-    double plain;
-    unsigned scraped = atomic_load(&scrapes), drawn = count_frames();
-    double with = ratio(toy, readers, &plain);
-    printf("%s: %.4f of the %.2f ms that 16 gathers of 8 weights of 256 KiB take without (%u "
-           "scrapes, %u frames, %d pairs of %.1f s)\n",
-        what, with, 1e3 * plain, atomic_load(&scrapes) - scraped, count_frames() - drawn, PAIRS,
-        SLICE_S);
+    int off = (int)lround(0.98 * sqrt(PAIRS));
+    qsort(pairs->ratios, PAIRS, sizeof(pairs->ratios[0]), compare);
+    printf("%s: %.4f (%.4f to %.4f) of the time without (%u scrapes, %u frames, %d pairs of "
+           "%.1f s)\n",
+        what, pairs->ratios[PAIRS / 2], pairs->ratios[PAIRS / 2 - off],
+        pairs->ratios[PAIRS / 2 + off], pairs->scrapes, pairs->frames, PAIRS, SLICE_S);
+}
+
+static void report_pairs(struct toy_rank *toy)
+{
+    static struct pairs pairs[NUM_KINDS];
+    (void)count_frames(); /* of what came before */
+    for (int i = 0; i < PAIRS; i++)
+        for (size_t kind = 0; kind < NUM_KINDS; kind++)
+            measure_pair(toy, kinds[kind].readers, i, &pairs[kind]);
+    for (size_t kind = 0; kind < NUM_KINDS; kind++)
+        report(kinds[kind].what, &pairs[kind]);
 }
 
 static void measure(const struct test_daemon *daemon)
@@ -235,10 +260,7 @@ static void measure(const struct test_daemon *daemon)
     must(pthread_create(&thread, NULL, scraper, NULL) == 0, "thread");
     top_pid = start_top(daemon->socket, NULL);
     (void)slice(&toy, 0); /* to warm up */
-    report(&toy, TOP, "f8ctl top at 10 Hz");
-    report(&toy, SCRAPER, "a scraper at 10 Hz");
-    report(&toy, TOP | SCRAPER, "both");
-    report(&toy, 0, "nobody in either slice");
+    report_pairs(&toy);
     atomic_store(&over, true);
     must(pthread_join(thread, NULL) == 0, "join");
     must(kill(top_pid, SIGKILL) == 0 && waitpid(top_pid, NULL, 0) == top_pid, "f8ctl top");

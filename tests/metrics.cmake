@@ -25,5 +25,5 @@ endif()
 # What a scraper costs, for people: no ctest.
 if(MICROHTTPD_FOUND)
     add_executable(bench_metrics bench_metrics.c)
-    target_link_libraries(bench_metrics PRIVATE measures_support)
+    target_link_libraries(bench_metrics PRIVATE measures_support m)
 endif()

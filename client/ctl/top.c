@@ -64,8 +64,8 @@ static int print_frames(struct top *top)
     top_take(top);
     for (uint32_t i = 0; (top->ctl->count == 0 || i < top->ctl->count) && result == CTL_OK; i++) {
         due += top->ctl->interval_ms;
-        due = due < now_ms() ? now_ms() : due; /* frames that were missed are not made up for */
         sleep_until(due);
+        due = due < now_ms() ? now_ms() : due; /* frames that were missed are not made up for */
         top_take(top);
         result = print_frame(top);
         if (result == CTL_OK && fflush(stdout) != 0) {

@@ -4,6 +4,7 @@
  * filters, names that are there and that are not, exit statuses, and no colour in a pipe.
  */
 #include <check.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -418,6 +419,35 @@ static void version_is_told_without_a_daemon(void)
     program_done(&ctl);
 }
 
+/* The daemon's clock in a line of top's. */
+static json_int_t uptime_of(const char *line)
+{
+    json_t *object = json_loadb(line, strcspn(line, "\n"), 0, NULL);
+    const json_t *top = json_object_get(object, "top"), *status = json_object_get(top, "status");
+    json_int_t ms = json_integer_value(json_object_get(status, "uptime_ms"));
+    ck_assert_int_gt(ms, 0);
+    json_decref(object);
+    return ms;
+}
+
+/* One that was stopped shows what is, not all that it has missed. */
+START_TEST(test_top_after_a_stop)
+{
+    struct program ctl;
+    program_start(
+        &ctl, F8_TEST_CTL, NULL, "--socket %s --json top --count 3 --interval 0.5", server.socket);
+    for (off_t size = 0; size == 0; (void)poll(NULL, 0, 1))
+        size = lseek(ctl.out_fd, 0, SEEK_END);
+    ck_assert_int_eq(kill(ctl.pid, SIGSTOP), 0);
+    (void)poll(NULL, 0, 1600); /* three frames */
+    ck_assert_int_eq(kill(ctl.pid, SIGCONT), 0);
+    program_expect(&ctl, 0);
+    const char *second = strchr(ctl.out, '\n') + 1, *third = strchr(second, '\n') + 1;
+    ck_assert_int_gt(uptime_of(third) - uptime_of(second), 200);
+    program_done(&ctl);
+}
+END_TEST
+
 START_TEST(test_no_daemon)
 {
     test_daemon_start(&server, NULL);
@@ -443,6 +473,7 @@ int main(void)
     tcase_add_test(live, test_json_of_weights);
     tcase_add_test(live, test_json_of_stats);
     tcase_add_test(live, test_json_of_buckets);
+    tcase_add_test(live, test_top_after_a_stop);
     suite_add_tcase(suite, live);
     TCase *failing = tcase_create("failing");
     tcase_set_timeout(failing, 120);
