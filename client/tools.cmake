@@ -27,7 +27,7 @@ add_library(f8bench_network STATIC
 
 # Hosts that are machines, with an f8bench each.
 add_library(f8bench_meeting STATIC bench/addresses.c bench/link.c bench/meeting.c
-    bench/meeting_open.c bench/meeting_host.c bench/settings.c)
+    bench/meeting_fail.c bench/meeting_open.c bench/meeting_host.c bench/settings.c)
 target_link_libraries(f8bench_meeting PUBLIC f8bench_model f8proto)
 target_include_directories(f8bench_meeting PUBLIC ${CMAKE_SOURCE_DIR}/proto)
 

@@ -29,6 +29,7 @@ f8_add_test(test_doctor_memory LABEL operator
 foreach(suite test_signals test_one_daemon test_service)
     f8_add_test(${suite} LABEL operator SOURCES system/${suite}.c LIBS test_ranks)
 endforeach()
+target_sources(test_one_daemon PRIVATE lib/proc.c)
 if(SYSTEMD_FOUND)
     target_compile_definitions(test_service PRIVATE F8_HAVE_SYSTEMD)
 endif()
