@@ -29,6 +29,10 @@
 #define WORLD_MAX_UNPROVED 256  /* connections of a root without a proof yet */
 #define WORLD_SPARE_MS     1000 /* how long one of these may not be dropped for another */
 #define WORLD_SCRATCH_SIZE 65536
+/* A heartbeat of the root names each host of so few, and of more those that have been silent for
+ * longer than so many heartbeats. */
+#define WORLD_NAMED_HOSTS   32
+#define WORLD_UNNAMED_BEATS ((uint64_t)2)
 
 struct world_root;
 
@@ -193,7 +197,7 @@ void world_link_pause(struct world_link *link, bool pause);
 /* Counts from now on here; NULL: nowhere. */
 void world_link_count(struct world_link *link, struct world_traffic *traffic);
 
-/* Since the last sign of life, as of the last heartbeat. */
+/* Since the last sign of life: for people, as a stop of our own counts too. */
 uint64_t world_link_silent_ms(const struct world_link *link);
 
 /* Sends what waits and then `last` (NULL: nothing), for a limited time; frees itself. */
