@@ -213,6 +213,7 @@ struct world_member {
     char name[65];
     char address[WORLD_ADDRESS_SIZE];
     uint64_t came_ms;         /* loop time */
+    uint64_t daemon;          /* its random number, by which the same one is known again */
     bool proved, joined, own; /* own: this daemon's */
     uint32_t host;            /* once formed */
     uint32_t num_ranks;

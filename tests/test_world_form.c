@@ -74,6 +74,42 @@ START_TEST(misfits_are_refused)
 }
 END_TEST
 
+/* Errors name hosts, and NCCL takes those of one name for one machine. */
+START_TEST(a_name_is_of_one_host)
+{
+    half_form();
+    (void)strcpy(late.config.host_name, "root");
+    host_join_ok(&late, id, 2, 1, 1);
+    worlds_await(late.ended);
+    assert_refused(&late, F8_EEXIST, "refuses host root (127.0.0.1:");
+    assert_refused(&late, F8_EEXIST, "another daemon of that name is at 127.0.0.1:");
+    assert_refused(&late, F8_EEXIST, "--host-name");
+    fill();
+}
+END_TEST
+
+/* But one that ended comes again, under its name. */
+START_TEST(a_name_may_come_again)
+{
+    struct host again;
+    half_form();
+    host_join_ok(&right, id, 2, 1, 1);
+    worlds_await(root.formed && right.formed);
+    host_down(&right);
+    host_leave(&root);
+    host_unique_id(&root, id);
+    host_join_ok(&root, id, 3, 0, 1);
+    host_join_ok(&late, id, 3, 1, 1);
+    worlds_await(root.worlds->roots->num_joined == 2);
+    host_down(&late);
+    host_up(&again, "late", AF_INET);
+    host_join_ok(&again, id, 3, 1, 2);
+    worlds_await(root.formed == 2 && again.formed);
+    host_down(&again);
+    host_down(&root);
+}
+END_TEST
+
 /* A rank that the world waits for comes with another world size, and so never will: nobody waits.
  */
 START_TEST(sizes_that_differ_are_told_to_all)
@@ -387,6 +423,8 @@ int main(void)
     tcase_set_timeout(tcase, 4 * PATIENCE_S);
     tcase_add_checked_fixture(tcase, worlds_set_up, worlds_tear_down);
     tcase_add_loop_test(tcase, misfits_are_refused, 0, COUNT(misfits));
+    tcase_add_test(tcase, a_name_is_of_one_host);
+    tcase_add_test(tcase, a_name_may_come_again);
     tcase_add_loop_test(tcase, sizes_that_differ_are_told_to_all, 0, 2);
     tcase_add_test(tcase, a_root_in_vain_goes_soon);
     tcase_add_test(tcase, the_deadline_names_who_was_refused);
