@@ -291,6 +291,10 @@ START_TEST(a_root_that_is_not_there)
     ck_assert_uint_eq(right.ended, 0); /* never from within the call */
     worlds_await(right.ended);
     assert_refused(&right, F8_ECONN, text);
+    /* As where the root is on another host, and said an address that every host has. */
+    assert_refused(&right, F8_ECONN, "nobody listens there");
+    assert_refused(&right, F8_ECONN, "127.0.0.1 is an address of this host itself, of lo:");
+    assert_refused(&right, F8_ECONN, "--socket-ifname");
     host_down(&right);
 }
 END_TEST
