@@ -305,12 +305,11 @@ static const struct world_link_listener of_root = {
 
 /* ---- its beginning ---- */
 
-/* Where connections come from, if that is configured, and the scope of a link-local root. */
+/* Where connections come from, if that is configured. */
 static int choose_interface(struct world *world, struct reason *reason)
 {
     struct world_interface chosen;
-    bool scoped = world_is_link_local(&world->id.address);
-    world->bound = world->worlds->config->socket_ifname[0] != '\0' || scoped;
+    world->bound = world->worlds->config->socket_ifname[0] != '\0';
     if (!world->bound)
         return F8_OK;
     int status =
@@ -318,9 +317,6 @@ static int choose_interface(struct world *world, struct reason *reason)
     if (status < 0)
         return status;
     world->from = chosen.address;
-    if (scoped)
-        ((struct sockaddr_in6 *)&world->id.address)->sin6_scope_id =
-            world_interface_index(chosen.name);
     return F8_OK;
 }
 

@@ -86,8 +86,10 @@ struct world_interface {
 int world_interface_choose(
     const struct config *config, int family, struct world_interface *ret, struct reason *reason);
 
-/* The kernel's number of it on this host. */
-uint32_t world_interface_index(const char *name);
+/* The same from what getifaddrs has told. F8_EINVAL too: an address that holds on one link only. */
+struct ifaddrs;
+int world_interface_pick(const struct config *config, int family, const struct ifaddrs *entries,
+    struct world_interface *ret, struct reason *reason);
 
 /* Which interface has this address; "" if none. */
 void world_interface_of(const struct sockaddr_storage *address, char name[WORLD_INTERFACE_SIZE]);

@@ -362,33 +362,6 @@ START_TEST(interfaces_that_are_not_there)
 }
 END_TEST
 
-static const struct {
-    const char *wanted;
-    bool has_lo;
-} choices[] = {{"lo", true}, {"l", true}, {"=lo", true}, {"=l", false}, {"nosuch,lo", true},
-    {"=eth9,lo", true}, {"^eth9", true}, {"^lo", false}, {"^=l", true}, {"^=lo", false},
-    {"^eth,l", false}, {"nosuch", false}, {",,lo", true}};
-
-/* Whether loopback is among what these words mean: the last resort, if nothing else is. */
-START_TEST(interfaces_are_chosen_by_name)
-{
-    struct config config = {.socket_family = CONFIG_FAMILY_IPV4};
-    struct world_interface chosen;
-    struct reason reason;
-    (void)strcpy(config.socket_ifname, choices[_i].wanted);
-    int status = world_interface_choose(&config, AF_UNSPEC, &chosen, &reason);
-    bool excludes = choices[_i].wanted[0] == '^';
-    if (choices[_i].has_lo && !excludes) {
-        ck_assert_int_eq(status, F8_OK);
-        ck_assert_str_eq(chosen.name, "lo");
-    } else if (choices[_i].has_lo) {
-        ck_assert_int_eq(status, F8_OK);
-    } else if (status == F8_OK) {
-        ck_assert_str_ne(chosen.name, "lo");
-    }
-}
-END_TEST
-
 /* The id is the same on hosts of any kind. */
 START_TEST(ids_keep_what_they_say)
 {
@@ -441,7 +414,6 @@ int main(void)
     tcase_add_test(tcase, ids_that_are_none);
     tcase_add_test(tcase, roots_are_limited);
     tcase_add_test(tcase, interfaces_that_are_not_there);
-    tcase_add_loop_test(tcase, interfaces_are_chosen_by_name, 0, COUNT(choices));
     tcase_add_test(tcase, ids_keep_what_they_say);
     return run_suite("world_form", tcase);
 }
