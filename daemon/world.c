@@ -308,12 +308,13 @@ static const struct world_link_listener of_root = {
 /* Where connections come from, if that is configured. */
 static int choose_interface(struct world *world, struct reason *reason)
 {
+    const struct config *config = world->worlds->config;
     struct world_interface chosen;
-    world->bound = world->worlds->config->socket_ifname[0] != '\0';
-    if (!world->bound)
-        return F8_OK;
-    int status =
-        world_interface_choose(world->worlds->config, world->id.address.ss_family, &chosen, reason);
+    int status = world_interface_family(config, &world->id.address, reason);
+    world->bound = config->socket_ifname[0] != '\0';
+    if (status < 0 || !world->bound)
+        return status;
+    status = world_interface_choose(config, world->id.address.ss_family, &chosen, reason);
     if (status < 0)
         return status;
     world->from = chosen.address;

@@ -160,6 +160,20 @@ int world_interface_choose(
     return status;
 }
 
+int world_interface_family(
+    const struct config *config, const struct sockaddr_storage *root, struct reason *reason)
+{
+    int family = configured_family(config);
+    char text[WORLD_ADDRESS_SIZE];
+    if (family == AF_UNSPEC || family == root->ss_family)
+        return F8_OK;
+    world_address_text(root, true, text);
+    return reason_set(reason, F8_EINVAL,
+        "the root of this unique id is at %s, which --socket-family %s of this host's daemon does "
+        "not allow: start all daemons with the same",
+        text, family == AF_INET ? "ipv4" : "ipv6");
+}
+
 int world_place(const struct config *config, struct world_place *ret, struct reason *reason)
 {
     struct world_interface chosen;

@@ -91,6 +91,11 @@ struct ifaddrs;
 int world_interface_pick(const struct config *config, int family, const struct ifaddrs *entries,
     struct world_interface *ret, struct reason *reason);
 
+/* Whether --socket-family allows the root's address: the hosts of a world are of one family, which
+ * is the root's. F8_EINVAL. */
+int world_interface_family(
+    const struct config *config, const struct sockaddr_storage *root, struct reason *reason);
+
 /* Which interface has this address; "" if none. */
 void world_interface_of(const struct sockaddr_storage *address, char name[WORLD_INTERFACE_SIZE]);
 

@@ -362,6 +362,19 @@ START_TEST(interfaces_that_are_not_there)
 }
 END_TEST
 
+/* Of one family, as the root chose it; whoever was told another says so. */
+START_TEST(a_family_that_the_root_has_not)
+{
+    struct reason reason;
+    half_form();
+    late.config.socket_family = CONFIG_FAMILY_IPV6;
+    ck_assert_int_eq(host_join(&late, id, "job/g", 2, 1, 1, &reason), F8_EINVAL);
+    ck_assert_msg(strstr(reason.text, "is at 127.0.0.1:"), "%s", reason.text);
+    ck_assert_msg(strstr(reason.text, "--socket-family ipv6"), "%s", reason.text);
+    fill();
+}
+END_TEST
+
 /* The id is the same on hosts of any kind. */
 START_TEST(ids_keep_what_they_say)
 {
@@ -411,6 +424,7 @@ int main(void)
     tcase_add_test(tcase, many_missing_are_cut);
     tcase_add_test(tcase, a_root_that_is_not_there);
     tcase_add_test(tcase, a_root_that_does_not_answer);
+    tcase_add_test(tcase, a_family_that_the_root_has_not);
     tcase_add_test(tcase, ids_that_are_none);
     tcase_add_test(tcase, roots_are_limited);
     tcase_add_test(tcase, interfaces_that_are_not_there);
