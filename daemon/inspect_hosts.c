@@ -173,7 +173,8 @@ void inspect_group_hosts(struct page *page, const struct group *group, F8__Group
     world_traffic(world, &info->control_sent, &info->control_received);
     add_rank_hosts(page, group, info);
     collective_engine(group, &engine);
-    info->engine = (char *)"gloo";
+    info->engine = (char *)engine.name;
+    info->engine_untold = engine.untold;
     info->engine_pid = engine.pid;
     info->bytes_sent = engine.sent;
     info->bytes_received = engine.received;
