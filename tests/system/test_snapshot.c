@@ -7,8 +7,10 @@
 #include <check.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -133,6 +135,29 @@ START_TEST(a_reboot_loses_nothing)
 }
 END_TEST
 
+/* A scale that weights with a NaN have given is as good as another to come back. */
+START_TEST(a_reboot_loses_no_unsound_scale)
+{
+    struct state_rank rank;
+    void *before, *after;
+    size_t size, size_after;
+    state_rank_join(&host, &rank, &(struct state_setup){0});
+    state_rank_well(state_rank_seal(&rank, F8_STATE_FRESH, 0));
+    state_rank_step(&rank, NAN);
+    state_rank_well(f8_export(rank.group, &before, &size));
+    state_rank_close(&rank);
+    reboot();
+    state_rank_join(&host, &rank, &(struct state_setup){0});
+    state_rank_well(state_rank_seal(&rank, F8_STATE_CONTINUE, 1));
+    state_rank_well(f8_export(rank.group, &after, &size_after));
+    state_rank_close(&rank);
+    ck_assert_uint_eq(size, size_after);
+    ck_assert_mem_eq(before, after, size);
+    free(before);
+    free(after);
+}
+END_TEST
+
 START_TEST(on_demand_before_a_power_cut)
 {
     struct state_rank rank;
@@ -251,6 +276,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, a_reboot_loses_nothing);
+    tcase_add_test(tcase, a_reboot_loses_no_unsound_scale);
     tcase_add_test(tcase, on_demand_before_a_power_cut);
     tcase_add_test(tcase, what_a_fresh_seal_dropped_stays_away);
     tcase_add_test(tcase, damage_is_told);
