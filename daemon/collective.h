@@ -200,7 +200,9 @@ bool collective_meeting(const struct group *group, struct world_meeting *ret_mee
 /* The hosts of a group that spans several, once they have met; NULL. What its engine did. */
 const struct world *collective_world(const struct group *group);
 struct collective_engine {
+    const char *name;        /* borrowed: static: "gloo", "nccl"; "": the first seal decides */
     uint32_t pid;            /* of its helper; 0: none */
+    bool untold;             /* NCCL does not say what it moves */
     uint64_t sent, received; /* bytes */
 };
 void collective_engine(const struct group *group, struct collective_engine *ret_engine);

@@ -25,9 +25,14 @@ const struct world *collective_world(const struct group *group)
 void collective_engine(const struct group *group, struct collective_engine *ret_engine)
 {
     const struct hosts *hosts = group->collective->hosts;
-    *ret_engine = (struct collective_engine){0};
+    *ret_engine = (struct collective_engine){.name = ""};
     if (!hosts)
         return;
+    ret_engine->untold = hosts->engine.on_devices;
+    if (hosts->engine.on_devices)
+        ret_engine->name = "nccl";
+    else if (hosts->engine.fabric || hosts->collective->was_sealed)
+        ret_engine->name = "gloo";
     if (hosts->engine.fabric) {
         ret_engine->pid = (uint32_t)fabric_pid(hosts->engine.fabric);
         fabric_traffic(hosts->engine.fabric, &ret_engine->sent, &ret_engine->received);

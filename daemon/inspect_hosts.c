@@ -178,7 +178,8 @@ void inspect_group_hosts(struct page *page, const struct group *group, F8__Group
     info->rank_hosts = inspect_rank_hosts(page, group);
     info->n_rank_hosts = info->rank_hosts ? group->world_size : 0;
     collective_engine(group, &engine);
-    info->engine = (char *)"gloo";
+    info->engine = (char *)engine.name;
+    info->engine_untold = engine.untold;
     info->engine_pid = engine.pid;
     info->bytes_sent = engine.sent;
     info->bytes_received = engine.received;

@@ -159,6 +159,8 @@ static void engine_of(struct metrics_text *text, const struct group *group)
     if (!collective_world(group))
         return;
     collective_engine(group, &engine);
+    if (engine.untold)
+        return;
     pair(text, METRICS_GROUP_ENGINE, group, "direction", directions,
         (const uint64_t[2]){engine.sent, engine.received});
 }

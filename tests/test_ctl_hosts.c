@@ -43,12 +43,12 @@ static bool answer_hosts(int fd, const F8__Request *request)
 static bool answer_groups(int fd, const F8__Request *request)
 {
     F8__InspectReply inspect = F8__INSPECT_REPLY__INIT;
-    F8__GroupInfo groups[2];
-    F8__GroupInfo *list[] = {&groups[0], &groups[1]};
-    for (int i = 0; i < 2; i++) {
+    F8__GroupInfo groups[3];
+    F8__GroupInfo *list[] = {&groups[0], &groups[1], &groups[2]};
+    for (int i = 0; i < 3; i++) {
         f8__group_info__init(&groups[i]);
         groups[i].job = (char *)"run";
-        groups[i].name = (char *)(i == 0 ? "dp" : "alone");
+        groups[i].name = (char *)(const char *[]){"dp", "alone", "gpus"}[i];
         groups[i].state = (char *)"sealed";
     }
     uint32_t pids[] = {4711, 4712, 811, 0};
@@ -64,8 +64,12 @@ static bool answer_groups(int fd, const F8__Request *request)
     groups[0].bytes_sent = (uint64_t)3 << 29;
     groups[0].bytes_received = 1024;
     groups[0].control_sent = 77;
+    groups[2].hosts = 2;
+    groups[2].engine = (char *)"nccl";
+    groups[2].engine_untold = true;
+    groups[2].interface = (char *)"eth1";
     inspect.groups = list;
-    inspect.n_groups = 2;
+    inspect.n_groups = 3;
     return ctl_fake_inspected(fd, request, &inspect);
 }
 
@@ -203,6 +207,12 @@ START_TEST(engine_beside_the_group)
     ck_assert_int_eq(json_integer_value(json_object_get(engine, "bytes_received")), 1024);
     ck_assert_int_eq(json_integer_value(json_object_get(engine, "control_bytes_sent")), 77);
     ck_assert(json_is_null(json_object_get(json_array_get(groups, 1), "engine")));
+    has(text, " 2      nccl on eth1 ");
+    engine = json_object_get(json_array_get(groups, 2), "engine");
+    ck_assert_str_eq(json_string_value(json_object_get(engine, "name")), "nccl");
+    ck_assert(json_is_null(json_object_get(engine, "pid")));
+    ck_assert(json_is_null(json_object_get(engine, "bytes_sent")));
+    ck_assert(json_is_null(json_object_get(engine, "bytes_received")));
     json_decref(object);
 }
 END_TEST

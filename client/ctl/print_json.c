@@ -205,16 +205,23 @@ static void add_devices(json_t *object, const F8__GroupInfo *g)
     json_object_set_new(object, "warm", json_boolean(g->warm));
 }
 
+/* What an engine moved; NCCL does not tell. */
+static json_t *moved_of(const F8__GroupInfo *g, uint64_t bytes)
+{
+    return g->engine_untold ? json_null() : json_integer(INT(bytes));
+}
+
 /* Of a group over several hosts; null for others. */
 static void add_engine(json_t *object, const F8__GroupInfo *g)
 {
     json_t *engine = json_null();
 
     if (g->hosts > 0) {
-        engine = json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:I}", "name", g->engine, "pid",
-            (int)g->engine_pid, "interface", g->interface, "bytes_sent", INT(g->bytes_sent),
-            "bytes_received", INT(g->bytes_received), "control_bytes_sent", INT(g->control_sent),
-            "control_bytes_received", INT(g->control_received));
+        engine = json_pack("{s:o, s:o, s:s, s:o, s:o, s:I, s:I}", "name", text_of(g->engine), "pid",
+            number_of(g->engine_pid), "interface", g->interface, "bytes_sent",
+            moved_of(g, g->bytes_sent), "bytes_received", moved_of(g, g->bytes_received),
+            "control_bytes_sent", INT(g->control_sent), "control_bytes_received",
+            INT(g->control_received));
     }
     json_object_set_new(object, "hosts", json_integer(g->hosts));
     json_object_set_new(object, "engine", engine);
