@@ -37,7 +37,7 @@ struct config_setting {
     uint64_t least, most;
 };
 
-#define CONFIG_NUM_SETTINGS 32
+#define CONFIG_NUM_SETTINGS 33
 
 extern const struct config_setting config_settings[]; /* CONFIG_NUM_SETTINGS */
 

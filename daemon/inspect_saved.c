@@ -21,6 +21,7 @@ void inspect_saved(struct page *page, F8__StatusInfo *info)
     info->snapshot_done = last->succeeded > 0;
     info->snapshot_age_ms = info->snapshot_done ? inspect_now(page) - last->succeeded : 0;
     info->snapshot_interval_ms = config->snapshot_interval_ms;
+    info->state_keep_ms = state_keep_ms(config);
     if (last->status < 0)
         info->snapshot_reason = (char *)last->reason.text;
     info->num_snapshots_damaged = saved.num_damaged;

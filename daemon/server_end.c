@@ -147,6 +147,7 @@ static void on_hangup(uv_signal_t *signal, int number)
         log_error("SIGHUP: no setting is changed: %s", reason.text);
     log_set_level(server->config.log_level);
     state_saver_reload(server->saver);
+    state_store_reload(server->states);
     server_say_ready(server);
 }
 

@@ -31,6 +31,15 @@ struct state_store;
 int state_store_open(uv_loop_t *loop, const struct config *config, struct state_store **ret_store,
     struct reason *reason);
 
+/*
+ * For how long a state is kept that no group uses, in ms: --linger, or with snapshots the longer of
+ * that and --snapshot-keep, for the run may be started again long after a reboot.
+ */
+uint64_t state_keep_ms(const struct config *config);
+
+/* Settings may have changed. What lingers already is never kept for a shorter time than before. */
+void state_store_reload(struct state_store *store);
+
 /* Files stay, for the next daemon; an empty directory goes. The loop must run once more. NULL
  * allowed. */
 void state_store_close(struct state_store *store);
@@ -77,6 +86,8 @@ void state_hold(struct state *state);
 /* The group is gone: the state lingers. */
 void state_release(struct state *state);
 bool state_is_held(const struct state *state);
+/* Until it is forgotten, if nobody continues it; 0: it is held. */
+uint64_t state_left_ms(const struct state *state);
 
 /* Forgets the state, file and all. */
 void state_drop(struct state *state);

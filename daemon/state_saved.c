@@ -47,8 +47,8 @@ static int add_saved(struct state_store *store, const struct state_form *form, u
 }
 
 /* From state_snapshot_load: a sound one. */
-static int take_snapshot(
-    void *context, uint64_t number, const struct state_form *form, struct reason *reason)
+static int take_snapshot(void *context, uint64_t number, const struct state_form *form,
+    uint64_t written_ns, struct reason *reason)
 {
     struct state_store *store = context;
     const struct state_owner *owner = &form->head.owner;
@@ -61,6 +61,8 @@ static int take_snapshot(
                        : add_saved(store, form, counter, &state, reason);
     if (status < 0)
         return status;
+    if (state_file_counter(&state->file) == counter) /* else the file has been written since */
+        state_see_written(state, written_ns);
     state->saved_as = number;
     state->saved_counter = counter;
     state->saved = true;

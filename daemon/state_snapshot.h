@@ -31,10 +31,10 @@ void snapshot_dir_init(struct snapshot_dir *dir);
 /*
  * Takes over what a file has, or refuses it: F8_EEXIST: another file has the state of the same job
  * and group; F8_EIO, F8_ENOMEM: it cannot be taken now, and the reason says why. The form is the
- * caller's.
+ * caller's. It was written at `written_ns`, since 1970.
  */
-typedef int snapshot_taker(
-    void *context, uint64_t number, const struct state_form *form, struct reason *reason);
+typedef int snapshot_taker(void *context, uint64_t number, const struct state_form *form,
+    uint64_t written_ns, struct reason *reason);
 
 /*
  * Opens the directory, makes it if need be, and gives of every number the newest sound snapshot to

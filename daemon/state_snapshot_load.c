@@ -15,6 +15,12 @@
 #include "daemon/state_snapshot_name.h"
 #include "status.h"
 
+/* A snapshot that was read. */
+struct loaded {
+    struct state_form form; /* owned */
+    uint64_t written_ns;
+};
+
 /* What the directory has. */
 struct found {
     uint64_t *numbers; /* owned: of snapshots, each maybe twice */
@@ -36,7 +42,7 @@ static int read_all(int fd, uint8_t *bytes, size_t size)
 }
 
 /* The bytes of an open file, checked. */
-static int read_form(int fd, const char *name, struct state_form *ret_form, struct reason *reason)
+static int read_form(int fd, const char *name, struct loaded *ret_loaded, struct reason *reason)
 {
     struct stat st;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= 0 ||
@@ -55,14 +61,15 @@ static int read_form(int fd, const char *name, struct state_form *ret_form, stru
     if (status == F8_OK)
         status = state_form_check(form.bytes, form.size, name, &form.head, reason);
     if (status == F8_OK)
-        *ret_form = form;
+        *ret_loaded = (struct loaded){.form = form,
+            .written_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec};
     else
         free(form.bytes);
     return status;
 }
 
 /* F8_ENOENT: there is no such file. */
-static int load_file(const struct snapshot_dir *dir, const char *name, struct state_form *ret_form,
+static int load_file(const struct snapshot_dir *dir, const char *name, struct loaded *ret_loaded,
     struct reason *reason)
 {
     errno = 0;
@@ -70,7 +77,7 @@ static int load_file(const struct snapshot_dir *dir, const char *name, struct st
     if (fd < 0)
         return reason_set(reason, errno == ENOENT ? F8_ENOENT : F8_EINVAL, "cannot open %s: %s",
             name, strerror(errno));
-    int status = read_form(fd, name, ret_form, reason);
+    int status = read_form(fd, name, ret_loaded, reason);
     (void)close(fd);
     return status;
 }
@@ -95,13 +102,13 @@ static void set_aside(struct snapshot_dir *dir, const char *name, const char *wh
 
 /* The newest of a number that is whole. F8_ENOENT: there is none. */
 static int load_number(struct snapshot_dir *dir, uint64_t number, char name[SNAPSHOT_NAME_SIZE],
-    struct state_form *ret_form, struct reason *reason)
+    struct loaded *ret_loaded, struct reason *reason)
 {
     static const enum snapshot_kind kinds[] = {SNAPSHOT_CURRENT, SNAPSHOT_PREVIOUS};
     int status = F8_ENOENT;
     bool damaged = false;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        status = load_file(dir, snapshot_name(number, kinds[i], name), ret_form, reason);
+        status = load_file(dir, snapshot_name(number, kinds[i], name), ret_loaded, reason);
         if (status == F8_OK && damaged)
             log_warning("the snapshot before it, %s/%s, is used", dir->path, name);
         if (status == F8_OK || status == F8_ENOMEM)
@@ -118,12 +125,12 @@ static int take_number(struct snapshot_dir *dir, uint64_t number, snapshot_taker
     void *context, struct reason *reason)
 {
     char name[SNAPSHOT_NAME_SIZE];
-    struct state_form form;
-    int status = load_number(dir, number, name, &form, reason);
+    struct loaded loaded;
+    int status = load_number(dir, number, name, &loaded, reason);
     if (status < 0)
         return status == F8_ENOENT ? F8_OK : status;
-    status = take(context, number, &form, reason);
-    state_form_done(&form);
+    status = take(context, number, &loaded.form, loaded.written_ns, reason);
+    state_form_done(&loaded.form);
     if (status != F8_EEXIST)
         return status;
     set_aside(dir, name, "a later one has the state of the same job and group");

@@ -306,6 +306,7 @@ START_TEST(print_says_where_values_came_from)
     line_says(text, "threads = 5 ", "environment F8GATHERD_THREADS");
     line_says(text, "linger = 1 ", "flag --linger");
     line_says(text, "drain = 10 ", "default");
+    line_says(text, "snapshot-keep = 604800 ", "default");
     line_says(text, "# host-name = ", "default");
 
     /* It is a file itself, which gives the same settings. */

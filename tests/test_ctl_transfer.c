@@ -39,6 +39,7 @@ static uint32_t asked_uid;
 static uint8_t imported[SIZE + 1];
 static ssize_t imported_size;
 static int imported_seals;
+static uint64_t kept_ms; /* that it tells of an import; 0: it does not */
 
 static int make_state(void)
 {
@@ -74,6 +75,19 @@ static void note(const char *job, uint32_t uid, const char *group)
     asked_uid = uid;
 }
 
+static bool answer_import(int fd, const F8__Request *request)
+{
+    F8__Reply reply = F8__REPLY__INIT;
+    F8__ImportReply import = F8__IMPORT_REPLY__INIT;
+    if (kept_ms == 0) /* as daemons did that did not tell it */
+        return fake_reply_status(fd, request->id, F8_OK, "");
+    reply.id = request->id;
+    reply.body_case = F8__REPLY__BODY_IMPORT;
+    reply.import = &import;
+    import.left_ms = kept_ms;
+    return fake_reply(fd, &reply, -1);
+}
+
 static bool answer(int fd, const F8__Request *request, int memfd)
 {
     if (request->body_case == F8__REQUEST__BODY_IMPORT) {
@@ -89,7 +103,7 @@ static bool answer(int fd, const F8__Request *request, int memfd)
         return fake_reply_status(fd, request->id, F8_ENOENT, "nothing is stored for it");
     if (request->body_case == F8__REQUEST__BODY_EXPORT)
         return answer_export(fd, request);
-    return fake_reply_status(fd, request->id, F8_OK, "");
+    return answer_import(fd, request);
 }
 
 static void serve(struct fake_daemon *daemon, int fd)
@@ -125,6 +139,7 @@ static void assert_says(const char *part)
 static void set_up(void)
 {
     manner = WILLING;
+    kept_ms = 0;
     for (size_t i = 0; i < SIZE; i++)
         state[i] = (uint8_t)(i * 7 + i / 256);
     (void)strcpy(directory, "/tmp/f8-ctl-XXXXXX");
@@ -323,7 +338,20 @@ START_TEST(import_sends_the_file)
     json_t *object = json_loads(text, 0, NULL);
     const json_t *import = json_object_get(object, "import");
     ck_assert_int_eq(json_integer_value(json_object_get(import, "bytes")), SIZE);
+    ck_assert(json_is_null(json_object_get(import, "left_ms")));
     json_decref(object);
+}
+END_TEST
+
+START_TEST(import_tells_for_how_long_it_is_kept)
+{
+    kept_ms = 604800000;
+    write_file(state, SIZE);
+    ask("import run dp --uid 7 --yes", 0);
+    assert_says(
+        "200000 bytes of group dp of job run, uid 7; kept for 7 d 0 h if no run continues it\n");
+    ask("--json import run dp --yes", 0);
+    assert_says("\"left_ms\":604800000}");
 }
 END_TEST
 
@@ -358,6 +386,7 @@ int main(void)
     tcase_add_test(cases, export_as_json);
     tcase_add_test(cases, failed_export_leaves_nothing);
     tcase_add_test(cases, import_sends_the_file);
+    tcase_add_test(cases, import_tells_for_how_long_it_is_kept);
     tcase_add_test(cases, import_is_refused);
     return run_suite("ctl_transfer", cases);
 }

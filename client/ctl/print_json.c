@@ -170,6 +170,7 @@ json_t *json_of_status(const void *row)
         add_cuda(object, s);
         add_place(object, s);
         add_kept(object, s);
+        json_object_set_new(object, "state_keep_ms", json_integer(INT(s->state_keep_ms)));
         json_object_set_new(object, "snapshots", json_of_snapshots(s));
     }
     return object;

@@ -17,6 +17,7 @@
 #include "client/ctl/confirm.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/print_json.h"
+#include "client/ctl/print_table.h"
 #include "client/ctl/state_doc.h"
 #include "client/ctl/transfer_form.h"
 #include "client/ctl/whole_file.h"
@@ -65,22 +66,28 @@ int ctl_ask(struct ctl *ctl, F8__Request *request, int memfd, struct channel_rep
 }
 
 /* "exported"/"imported" for people, or an object under the command's name. */
-static int report(
-    struct ctl *ctl, const char *key, const char *what, uint64_t size, const uint64_t *syncs)
+static int report(struct ctl *ctl, const char *key, const char *what, uint64_t size,
+    const uint64_t *syncs, uint64_t left_ms)
 {
     const char *const *arguments = ctl->arguments;
+    char left[TABLE_MAX_CELL];
 
     if (ctl->json) {
         return json_print(ctl, key,
-            json_pack("{s:s, s:I, s:s, s:s, s:I, s:o}", "job", arguments[0], "uid",
+            json_pack("{s:s, s:I, s:s, s:s, s:I, s:o, s:o}", "job", arguments[0], "uid",
                 (json_int_t)ctl->uid, "group", arguments[1], "file", arguments[2], "bytes",
                 (json_int_t)size, "syncs",
-                syncs != NULL ? json_integer((json_int_t)*syncs) : json_null()));
+                syncs != NULL ? json_integer((json_int_t)*syncs) : json_null(), "left_ms",
+                left_ms > 0 ? json_integer((json_int_t)left_ms) : json_null()));
     }
     printf("%s %s: %" PRIu64 " bytes of group %s of job %s, uid %" PRIu32, what, arguments[2], size,
         arguments[1], arguments[0], ctl->uid);
     if (syncs != NULL) {
         printf(", as of sync %" PRIu64, *syncs);
+    }
+    if (left_ms > 0) {
+        table_duration(left, left_ms);
+        printf("; kept for %s if no run continues it", left);
     }
     printf("\n");
     return CTL_OK;
@@ -154,7 +161,7 @@ int command_export(struct ctl *ctl)
     if (status != F8_OK || piped) {
         return status != F8_OK ? ctl_failed(status) : CTL_OK;
     }
-    return report(ctl, "export", "wrote", size, &reply.second);
+    return report(ctl, "export", "wrote", size, &reply.second, 0);
 }
 
 /* ---- import ---- */
@@ -254,5 +261,6 @@ int command_import(struct ctl *ctl)
     if (status != F8_OK) {
         return ctl_failed(status);
     }
-    return report(ctl, "import", "stored", size, NULL);
+    return report(ctl, "import", "stored", size, NULL,
+        reply.body == F8__REPLY__BODY_IMPORT ? reply.first : 0);
 }

@@ -224,6 +224,7 @@ START_TEST(a_full_disk_is_told_and_passes)
     test_daemon_await_log(&host, "snapshots are written again");
     reply = ask_status();
     ck_assert_str_eq(reply->inspect->status->snapshot_reason, "");
+    ck_assert_uint_eq(reply->inspect->status->state_keep_ms, 7 * 24 * 3600000ull);
     ck_assert_uint_eq(reply->inspect->status->snapshots, 1);
     ck_assert(reply->inspect->status->snapshot_done);
     f8__reply__free_unpacked(reply, NULL);
@@ -241,6 +242,7 @@ START_TEST(without_a_directory_it_is_said)
     f8__reply__free_unpacked(reply, NULL);
     reply = ask_status();
     ck_assert_str_eq(reply->inspect->status->state_directory, "");
+    ck_assert_uint_eq(reply->inspect->status->state_keep_ms, 600000);
     f8__reply__free_unpacked(reply, NULL);
 }
 END_TEST

@@ -154,7 +154,10 @@ START_TEST(operators_export_and_import)
     bytes[100] ^= 4;
     int damaged = admin_link_memfd(bytes, size);
     expect(ask_import(link, "dp", damaged), F8_EINVAL, "the import of group dp is damaged");
-    expect(ask_import(link, "dp", fd), F8_OK, "");
+    reply = ask_import(link, "dp", fd);
+    ck_assert_int_eq(reply->status, F8_OK);
+    ck_assert(reply->import->left_ms > 0 && reply->import->left_ms <= 600000); /* --linger */
+    f8__reply__free_unpacked(reply, NULL);
     expect(ask_import(link, "../copy", fd), F8_OK, "");
     state_rank_join(&host, &rank, &(struct state_setup){.token = "secret"});
     expect(ask_import(link, "dp", fd), F8_EBUSY, "group dp of job x has members");
