@@ -26,7 +26,8 @@ struct state_store;
  * Loads what the directory <socket>.state has, if it is there; it is made when the first state is
  * stored. Damaged files are renamed to *.bad, and logged. Then the snapshots, which count where
  * they are newer or alone; damaged ones are renamed to *.damaged. F8_EPERM: a directory is another
- * uid's or open to others; F8_EBUSY: another daemon uses it; F8_EIO, F8_ENOMEM.
+ * uid's or open to others; F8_EBUSY: another daemon uses it; F8_EIO: also of a file that cannot be
+ * read; F8_ENOMEM.
  */
 int state_store_open(uv_loop_t *loop, const struct config *config, struct state_store **ret_store,
     struct reason *reason);

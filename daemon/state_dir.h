@@ -23,8 +23,9 @@ void state_dir_init(struct state_dir *dir, const char *socket);
 typedef int state_dir_taker(void *context, uint64_t number, const struct state_file *file);
 
 /*
- * Gives every sound file to `take`; the others are renamed to *.bad, and logged. F8_OK too if
- * there is no directory; else as state_store_open.
+ * Gives every sound file to `take`, the highest number first; damaged ones are renamed to *.bad,
+ * and logged. F8_OK too if there is no directory; else as state_store_open. F8_EIO also if a file
+ * cannot be read, which is not damaged for that.
  */
 int state_dir_load(
     struct state_dir *dir, state_dir_taker *take, void *context, struct reason *reason);

@@ -171,8 +171,11 @@ int state_file_open(
     int directory, const char *name, struct state_file *ret_file, struct reason *reason)
 {
     int fd = openat(directory, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
-        return reason_set(reason, F8_EIO, "cannot open %s: %s", name, strerror(errno));
+    if (fd < 0) { /* a link, a directory or a socket is none of ours */
+        bool other = errno == ELOOP || errno == EISDIR || errno == ENXIO;
+        return reason_set(
+            reason, other ? F8_EINVAL : F8_EIO, "cannot open %s: %s", name, strerror(errno));
+    }
     size_t size = 0;
     uint64_t written_ns = 0;
     struct state_file file = {0};

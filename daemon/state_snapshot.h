@@ -39,7 +39,8 @@ typedef int snapshot_taker(void *context, uint64_t number, const struct state_fo
 /*
  * Opens the directory, makes it if need be, and gives of every number the newest sound snapshot to
  * `take`, the highest number first. Damaged ones are renamed to *.damaged, and logged. As
- * state_dir_open on failure, and what `take` gave.
+ * state_dir_open on failure, and what `take` gave. F8_EIO also if a file cannot be read, which is
+ * not damaged for that.
  */
 int snapshot_dir_open(struct snapshot_dir *dir, const char *path, snapshot_taker *take,
     void *context, struct reason *reason);

@@ -41,12 +41,14 @@ static int read_all(int fd, uint8_t *bytes, size_t size)
     return 0;
 }
 
-/* The bytes of an open file, checked. */
+/* The bytes of an open file, checked. F8_EINVAL: by what it is or has; F8_EIO: it cannot be read.
+ */
 static int read_form(int fd, const char *name, struct loaded *ret_loaded, struct reason *reason)
 {
     struct stat st;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= 0 ||
-        (uint64_t)st.st_size > STATE_FORM_MAX_SIZE)
+    if (fstat(fd, &st) < 0)
+        return reason_set(reason, F8_EIO, "cannot fstat %s: %s", name, strerror(errno));
+    if (!S_ISREG(st.st_mode) || st.st_size <= 0 || (uint64_t)st.st_size > STATE_FORM_MAX_SIZE)
         return reason_set(reason, F8_EINVAL,
             "%s is empty, too large, or no regular file: it can be no snapshot", name);
     struct state_form form = {.size = (size_t)st.st_size};
@@ -55,8 +57,9 @@ static int read_form(int fd, const char *name, struct loaded *ret_loaded, struct
         return reason_set(
             reason, F8_ENOMEM, "out of memory for the %zu bytes of %s", form.size, name);
     int status = F8_OK;
+    errno = 0;
     if (read_all(fd, form.bytes, form.size) < 0)
-        status = reason_set(reason, F8_EINVAL, "%s cannot be read: %s", name,
+        status = reason_set(reason, errno ? F8_EIO : F8_EINVAL, "cannot read %s: %s", name,
             errno ? strerror(errno) : "it became shorter");
     if (status == F8_OK)
         status = state_form_check(form.bytes, form.size, name, &form.head, reason);
@@ -68,15 +71,25 @@ static int read_form(int fd, const char *name, struct loaded *ret_loaded, struct
     return status;
 }
 
-/* F8_ENOENT: there is no such file. */
+/*
+ * Only what a file is makes it damaged (a link is none of ours). What cannot be opened for want of
+ * a right, of descriptors or of a disk that works may be whole.
+ */
+static int status_of_open(int error)
+{
+    if (error == ENOENT)
+        return F8_ENOENT;
+    return error == ELOOP || error == ENXIO ? F8_EINVAL : F8_EIO;
+}
+
+/* F8_ENOENT: there is no such file; else as read_form. */
 static int load_file(const struct snapshot_dir *dir, const char *name, struct loaded *ret_loaded,
     struct reason *reason)
 {
-    errno = 0;
     int fd = openat(dir->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
-        return reason_set(reason, errno == ENOENT ? F8_ENOENT : F8_EINVAL, "cannot open %s: %s",
-            name, strerror(errno));
+        return reason_set(
+            reason, status_of_open(errno), "cannot open %s: %s", name, strerror(errno));
     int status = read_form(fd, name, ret_loaded, reason);
     (void)close(fd);
     return status;
@@ -100,6 +113,17 @@ static void set_aside(struct snapshot_dir *dir, const char *name, const char *wh
     note_damaged(dir, moved ? aside : name);
 }
 
+/* Nothing is lost as long as nothing is renamed, nor written over. */
+static int refuse_unread(const struct snapshot_dir *dir, struct reason *reason)
+{
+    struct reason why = *reason;
+    return reason_set(reason, F8_EIO,
+        "%.200s in the state directory %s (--state-dir): it may be whole, so it is left as it is; "
+        "see "
+        "that it can be read, or move it away, and start again",
+        why.text, dir->path);
+}
+
 /* The newest of a number that is whole. F8_ENOENT: there is none. */
 static int load_number(struct snapshot_dir *dir, uint64_t number, char name[SNAPSHOT_NAME_SIZE],
     struct loaded *ret_loaded, struct reason *reason)
@@ -111,6 +135,8 @@ static int load_number(struct snapshot_dir *dir, uint64_t number, char name[SNAP
         status = load_file(dir, snapshot_name(number, kinds[i], name), ret_loaded, reason);
         if (status == F8_OK && damaged)
             log_warning("the snapshot before it, %s/%s, is used", dir->path, name);
+        if (status == F8_EIO)
+            return refuse_unread(dir, reason);
         if (status == F8_OK || status == F8_ENOMEM)
             return status;
         if (status != F8_ENOENT) {
