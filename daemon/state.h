@@ -24,7 +24,8 @@ struct state_store;
 
 /*
  * Loads what the directory <socket>.state has, if it is there; it is made when the first state is
- * stored. Damaged files are renamed to *.bad, and logged. Then the snapshots, which count where
+ * stored. Damaged files are renamed to *.bad, and logged, those
+ * of a newer form left as they are, and logged. Then the snapshots, which count where
  * they are newer or alone; damaged ones are renamed to *.damaged. F8_EPERM: a directory is another
  * uid's or open to others; F8_EBUSY: another daemon uses it; F8_EIO: also of a file that cannot be
  * read; F8_ENOMEM.
@@ -162,8 +163,8 @@ struct state_saved {
     const char *path; /* empty: none are kept */
     uint32_t states;
     uint64_t bytes;
-    const char (*damaged)[SNAPSHOT_NAME_SIZE]; /* the first SNAPSHOT_MAX_DAMAGED names */
-    uint32_t num_damaged;
+    const struct state_noted *damaged, *newer;           /* snapshots that are not used */
+    const struct state_noted *live_damaged, *live_newer; /* nor these, beside the socket */
 };
 void state_store_saved(const struct state_store *store, struct state_saved *ret_saved);
 

@@ -23,9 +23,8 @@
 
 void state_dir_init(struct state_dir *dir, const char *socket)
 {
+    *dir = (struct state_dir){.fd = -1};
     (void)snprintf(dir->path, sizeof(dir->path), "%s" STATE_DIR_SUFFIX, socket);
-    dir->fd = -1;
-    dir->last = 0;
 }
 
 static char *name_of(uint64_t number, const char *suffix, char *name)
@@ -119,21 +118,32 @@ static bool parse_name(const char *name, const char *suffix, uint64_t *ret_numbe
     return true;
 }
 
-static void set_aside(const struct state_dir *dir, const char *name, const char *why)
+static void set_aside(struct state_dir *dir, const char *name, const char *why)
 {
     char aside[NAME_SIZE + 8];
     (void)snprintf(aside, sizeof(aside), "%s.bad", name);
     bool moved = renameat(dir->fd, name, dir->fd, aside) == 0;
     log_error("%s/%s is not used: %s; it is %s", dir->path, name, why,
         moved ? "renamed to *.bad" : "left as it is");
+    state_note(&dir->damaged, moved ? aside : name);
+    dir->lacks = true;
+}
+
+static void leave_newer(struct state_dir *dir, const char *name, const char *why)
+{
+    log_error("%s/%s is not used, and left as it is: %s", dir->path, name, why);
+    state_note(&dir->newer, name);
+    dir->lacks = true;
 }
 
 /* Also of a file that is not loaded: its number is not given out again. */
 static void see_number(struct state_dir *dir, const char *name)
 {
     uint64_t number;
-    if ((parse_name(name, ".state", &number) || parse_name(name, ".state.bad", &number)) &&
-        number > dir->last)
+    bool aside = parse_name(name, ".state.bad", &number);
+    if (aside)
+        state_note(&dir->damaged, name);
+    if ((aside || parse_name(name, ".state", &number)) && number > dir->last)
         dir->last = number;
 }
 
@@ -162,10 +172,12 @@ static int load_one(struct state_dir *dir, const char *name, state_dir_taker *ta
     int status = state_file_open(dir->fd, name, &file, &why);
     if (status == F8_EIO)
         return refuse_unread(dir, &why, reason);
-    if (status < 0) {
+    if (status == F8_EVERSION)
+        leave_newer(dir, name, why.text);
+    else if (status < 0)
         set_aside(dir, name, why.text);
+    if (status < 0)
         return F8_OK;
-    }
     status = take(context, number, &file);
     if (status < 0)
         state_file_close(&file);

@@ -73,7 +73,8 @@ void state_form_done(struct state_form *form);
 
 /*
  * Checks a header at the beginning of `size` bytes; what follows is not looked at. `what` begins
- * the reason: "the import of group dp". F8_EINVAL: damaged, cut, or no state at all; F8_EVERSION.
+ * the reason: "the import of group dp". F8_EINVAL: damaged, cut, or no state at all;
+ * F8_EVERSION: it is of a newer form, and its header is whole.
  */
 int state_head_check(const uint8_t *bytes, size_t size, const char *what,
     struct state_head *ret_head, struct reason *reason);

@@ -37,12 +37,15 @@ static int add_saved(struct state_store *store, const struct state_form *form, u
 {
     const struct state_owner *owner = &form->head.owner;
     int status = state_add(store, form, counter, ret_state, reason);
+    bool older = store->dir.lacks; /* whose file that was cannot always be told */
     if (status == F8_OK)
-        log_of(&(struct log_fields){.job = owner->job, .group = owner->group}, LOG_LEVEL_INFO,
-            "the state of job %s, group %s of uid %u is there by its snapshot, at sync "
-            "%" PRIu64,
+        log_of(&(struct log_fields){.job = owner->job, .group = owner->group},
+            older ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
+            "the state of job %s, group %s of uid %u is there by its snapshot, at sync %" PRIu64
+            "%s",
             owner->job, owner->group, (unsigned)owner->uid,
-            state_values_syncs(state_values(*ret_state)));
+            state_values_syncs(state_values(*ret_state)),
+            older ? ": it may be older than a file beside the socket that is not used" : "");
     return status;
 }
 
@@ -180,8 +183,10 @@ int state_store_retry(struct state_store *store, struct reason *reason)
 void state_store_saved(const struct state_store *store, struct state_saved *ret_saved)
 {
     struct state_saved saved = {.path = store->snapshots.path,
-        .damaged = store->snapshots.damaged,
-        .num_damaged = store->snapshots.num_damaged};
+        .damaged = &store->snapshots.damaged,
+        .newer = &store->snapshots.newer,
+        .live_damaged = &store->dir.damaged,
+        .live_newer = &store->dir.newer};
     for (const struct state *state = store->first; state; state = state->next) {
         if (!state->saved)
             continue;

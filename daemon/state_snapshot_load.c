@@ -95,14 +95,6 @@ static int load_file(const struct snapshot_dir *dir, const char *name, struct lo
     return status;
 }
 
-static void note_damaged(struct snapshot_dir *dir, const char *name)
-{
-    if (dir->num_damaged < SNAPSHOT_MAX_DAMAGED)
-        (void)snprintf(dir->damaged[dir->num_damaged], SNAPSHOT_NAME_SIZE, "%.*s",
-            SNAPSHOT_NAME_SIZE - 1, name);
-    dir->num_damaged++;
-}
-
 static void set_aside(struct snapshot_dir *dir, const char *name, const char *why)
 {
     char aside[SNAPSHOT_NAME_SIZE + sizeof(SNAPSHOT_ASIDE)];
@@ -110,7 +102,13 @@ static void set_aside(struct snapshot_dir *dir, const char *name, const char *wh
     bool moved = renameat(dir->fd, name, dir->fd, aside) == 0;
     log_error("the snapshot %s/%s is not used: %s; it is %s", dir->path, name, why,
         moved ? "renamed to *" SNAPSHOT_ASIDE : "left as it is");
-    note_damaged(dir, moved ? aside : name);
+    state_note(&dir->damaged, moved ? aside : name);
+}
+
+static void leave_newer(struct snapshot_dir *dir, const char *name, const char *why)
+{
+    log_error("the snapshot %s/%s is not used, and left as it is: %s", dir->path, name, why);
+    state_note(&dir->newer, name);
 }
 
 /* Nothing is lost as long as nothing is renamed, nor written over. */
@@ -124,7 +122,10 @@ static int refuse_unread(const struct snapshot_dir *dir, struct reason *reason)
         why.text, dir->path);
 }
 
-/* The newest of a number that is whole. F8_ENOENT: there is none. */
+/*
+ * The newest of a number that is whole. F8_ENOENT: there is none. The one before a newer form is
+ * not taken for it: it is older than what the daemon that wrote that will find there.
+ */
 static int load_number(struct snapshot_dir *dir, uint64_t number, char name[SNAPSHOT_NAME_SIZE],
     struct loaded *ret_loaded, struct reason *reason)
 {
@@ -139,6 +140,10 @@ static int load_number(struct snapshot_dir *dir, uint64_t number, char name[SNAP
             return refuse_unread(dir, reason);
         if (status == F8_OK || status == F8_ENOMEM)
             return status;
+        if (status == F8_EVERSION) {
+            leave_newer(dir, name, reason->text);
+            return F8_ENOENT;
+        }
         if (status != F8_ENOENT) {
             set_aside(dir, name, reason->text);
             damaged = true;
@@ -173,7 +178,7 @@ static int note_entry(struct snapshot_dir *dir, struct found *found, const char 
     if (number > dir->last)
         dir->last = number;
     if (aside)
-        note_damaged(dir, name);
+        state_note(&dir->damaged, name);
     else if (kind == SNAPSHOT_NEW)
         (void)unlinkat(dir->fd, name, 0); /* whoever wrote it was killed before it was whole */
     if (aside || kind == SNAPSHOT_NEW)

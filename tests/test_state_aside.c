@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Files of states that a start does not use: those that cannot be read now, which keep the daemon
- * from starting, as they may be whole. Beside the socket as in the state directory.
+ * from starting, as they may be whole; and those of a newer form, which wait for a daemon that
+ * reads it. Beside the socket as in the state directory.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -9,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "daemon/state_private.h"
 #include "lib/snapshot_fixture.h"
@@ -178,6 +180,114 @@ START_TEST(what_is_no_file_is_set_aside)
 }
 END_TEST
 
+/* The form of a file becomes that of another release, which has its own version. */
+static void set_version(const char *path, uint32_t version)
+{
+    uint8_t head[4096];
+    uint32_t size, crc = 0;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    ck_assert_int_gt(pread(fd, head, sizeof(head), 0), 48);
+    memcpy(&size, head + 16, sizeof(size));
+    memcpy(head + 8, &version, sizeof(version));
+    memcpy(head + 12, &crc, sizeof(crc));
+    crc = (uint32_t)crc32(0, head, size);
+    memcpy(head + 12, &crc, sizeof(crc));
+    ck_assert_int_eq(pwrite(fd, head, size, 0), (ssize_t)size);
+    (void)close(fd);
+}
+
+static struct state_saved saved(void)
+{
+    struct state_saved all;
+    state_store_saved(fixture.store, &all);
+    return all;
+}
+
+/* Back to an older release and forward again; nothing was stored meanwhile. */
+START_TEST(a_newer_snapshot_waits)
+{
+    make_files();
+    state_fixture_remove_files(fixture.states);
+    set_version(snapshot_path(&fixture, 1, "snapshot"), 2);
+    snapshot_open(&fixture);
+    ck_assert_ptr_null(snapshot_find(&fixture, "dp")); /* the one before is older than what waits */
+    ck_assert(snapshot_has(&fixture, "other", 1, fixture.before));
+    ck_assert_uint_eq(saved().damaged->count, 0);
+    ck_assert_uint_eq(saved().newer->count, 1);
+    ck_assert_str_eq(saved().newer->names[0], "0000000000000001.snapshot");
+    pass();
+    ck_assert_int_eq(access(snapshot_path(&fixture, 1, "previous"), F_OK), 0);
+    set_version(snapshot_path(&fixture, 1, "snapshot"), 1);
+    snapshot_reboot(&fixture);
+    ck_assert(snapshot_has(&fixture, "dp", 2, fixture.after));
+    ck_assert_uint_eq(saved().newer->count, 0);
+}
+END_TEST
+
+/* The run went on with the older release: that is its state then, and the other is kept aside. */
+START_TEST(what_was_stored_meanwhile_counts)
+{
+    make_files();
+    state_fixture_remove_files(fixture.states);
+    set_version(snapshot_path(&fixture, 1, "snapshot"), 2);
+    snapshot_open(&fixture);
+    (void)snapshot_put(&fixture, "dp");
+    pass(); /* under a number of its own */
+    ck_assert_int_eq(access(snapshot_path(&fixture, 3, "snapshot"), F_OK), 0);
+    set_version(snapshot_path(&fixture, 1, "snapshot"), 1);
+    snapshot_reboot(&fixture);
+    ck_assert(snapshot_has(&fixture, "dp", 1, fixture.before));
+    ck_assert_int_eq(access(snapshot_path(&fixture, 1, "snapshot.damaged"), F_OK), 0);
+    ck_assert_int_eq(unlink(snapshot_path(&fixture, 1, "snapshot.damaged")), 0);
+}
+END_TEST
+
+START_TEST(a_newer_live_file_waits)
+{
+    make_files();
+    state_fixture_remove_files(fixture.snapshots);
+    set_version(live_path(1, "state"), 2);
+    snapshot_open(&fixture);
+    ck_assert_ptr_null(snapshot_find(&fixture, "dp"));
+    ck_assert_uint_eq(saved().live_damaged->count, 0);
+    ck_assert_uint_eq(saved().live_newer->count, 1);
+    ck_assert_str_eq(saved().live_newer->names[0], "0000000000000001.state");
+    (void)snapshot_put(&fixture, "third"); /* takes another number */
+    set_version(live_path(1, "state"), 1);
+    snapshot_close(&fixture);
+    snapshot_open(&fixture);
+    ck_assert(snapshot_has(&fixture, "dp", 2, fixture.after));
+    ck_assert(snapshot_has(&fixture, "third", 1, fixture.before));
+}
+END_TEST
+
+static void damage_version(const char *path)
+{
+    uint8_t version = 2;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    ck_assert_int_eq(pwrite(fd, &version, 1, 8), 1);
+    (void)close(fd);
+}
+
+/* Its version says so, but not its checksum: it is damaged. Later starts tell of it, too. */
+START_TEST(a_damaged_version_is_not_newer)
+{
+    make_files();
+    damage_version(live_path(1, "state"));
+    damage_version(snapshot_path(&fixture, 1, "snapshot"));
+    for (int start = 0; start < 2; start++) {
+        snapshot_open(&fixture);
+        ck_assert(snapshot_has(&fixture, "dp", 1, fixture.before));
+        ck_assert_uint_eq(saved().newer->count + saved().live_newer->count, 0);
+        ck_assert_str_eq(saved().damaged->names[0], "0000000000000001.snapshot.damaged");
+        ck_assert_uint_eq(saved().live_damaged->count, 1);
+        ck_assert_str_eq(saved().live_damaged->names[0], "0000000000000001.state.bad");
+        if (start == 0)
+            snapshot_close(&fixture);
+    }
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = tcase_create("set aside");
@@ -187,5 +297,9 @@ int main(void)
     tcase_add_test(tcase, a_live_file_that_may_not_be_read_stops_the_start);
     tcase_add_loop_test(tcase, without_descriptors_nothing_is_lost, 0, 2);
     tcase_add_test(tcase, what_is_no_file_is_set_aside);
+    tcase_add_test(tcase, a_newer_snapshot_waits);
+    tcase_add_test(tcase, what_was_stored_meanwhile_counts);
+    tcase_add_test(tcase, a_newer_live_file_waits);
+    tcase_add_test(tcase, a_damaged_version_is_not_newer);
     return run_suite("state_aside", tcase);
 }

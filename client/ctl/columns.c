@@ -34,7 +34,6 @@ CELL(status_connections, F8__StatusInfo, "%" PRIu64, (uint64_t)r->connections)
 CELL(status_jobs, F8__StatusInfo, "%" PRIu64, (uint64_t)r->jobs)
 CELL(status_groups, F8__StatusInfo, "%" PRIu64, (uint64_t)r->groups)
 CELL(status_weights, F8__StatusInfo, "%" PRIu64, (uint64_t)r->weights)
-CELL_BY(status_keep, F8__StatusInfo, duration_or_none, r->state_keep_ms > 0, r->state_keep_ms)
 CELL_BY(status_regions, F8__StatusInfo, table_bytes, r->region_bytes)
 CELL_BY(status_arenas, F8__StatusInfo, table_bytes, r->arena_bytes)
 CELL_BY(status_limit, F8__StatusInfo, table_bytes, r->memory_limit)
@@ -48,7 +47,7 @@ static const struct table_column status_list[] = {LEFT("version", status_version
     LEFT("kept helpers", status_kept), LEFT("kernels", status_kernels),
     LEFT("threads", status_threads), LEFT("connections", status_connections),
     LEFT("jobs", status_jobs), LEFT("groups", status_groups), LEFT("weights", status_weights),
-    LEFT("regions", status_regions), LEFT("states kept for", status_keep),
+    LEFT("regions", status_regions), LEFT_ALARMING("states", status_states, status_states_alarm),
     LEFT_ALARMING("snapshots", status_snapshots, status_snapshots_alarm),
     LEFT("arenas", status_arenas), LEFT("limit a user", status_limit),
     LEFT("gathers", status_gathers),

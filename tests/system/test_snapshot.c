@@ -202,6 +202,27 @@ START_TEST(damage_is_told)
 }
 END_TEST
 
+/* The file beside the socket is damaged: an older snapshot takes its place, and that is told. */
+START_TEST(damage_beside_the_socket_is_told)
+{
+    char path[192];
+    state_rank_leave(&host, NULL);
+    test_daemon_end(&host);
+    (void)snprintf(path, sizeof(path), "%s.state/0000000000000001.state", host.socket);
+    ck_assert_int_eq(truncate(path, 100), 0);
+    test_daemon_restart(&host, arguments);
+    test_daemon_await_log(&host, "0000000000000001.state is not used: ");
+    test_daemon_await_log(&host, "at sync 3: it may be older than a file beside the socket");
+    F8__Reply *reply = ask_status();
+    const F8__StatusInfo *status = reply->inspect->status;
+    ck_assert_uint_eq(status->num_states_damaged, 1);
+    ck_assert_str_eq(status->states_damaged[0], "0000000000000001.state.bad");
+    ck_assert_uint_eq(status->num_snapshots_damaged, 0);
+    f8__reply__free_unpacked(reply, NULL);
+    ck_assert_int_eq(continues(3), F8_OK);
+}
+END_TEST
+
 START_TEST(a_full_disk_is_told_and_passes)
 {
     const struct rlimit small = {.rlim_cur = 100, .rlim_max = RLIM_INFINITY};
@@ -256,6 +277,7 @@ int main(void)
     tcase_add_test(tcase, on_demand_before_a_power_cut);
     tcase_add_test(tcase, what_a_fresh_seal_dropped_stays_away);
     tcase_add_test(tcase, damage_is_told);
+    tcase_add_test(tcase, damage_beside_the_socket_is_told);
     tcase_add_test(tcase, a_full_disk_is_told_and_passes);
     tcase_add_test(tcase, without_a_directory_it_is_said);
     return run_suite("snapshot", tcase);
