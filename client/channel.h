@@ -37,7 +37,7 @@ struct channel_traffic {
 struct channel_reply {
     int status; /* of the daemon; F8_ECONN or F8_EPROTO if the connection was lost */
     F8__Reply__BodyCase body;
-    uint64_t first;  /* region; group; arena_size; offset; uptime_ms; size; left_ms: by the body */
+    uint64_t first;  /* region; group; arena_size; offset; uptime_ms; size: by the body */
     uint64_t second; /* size; generation; syncs; use; -; syncs */
     uint32_t done;   /* of a gather or precompute on devices; 0: none */
     int fd;          /* owned by whoever takes the reply; -1: none */

@@ -108,9 +108,6 @@ static void read_body(const F8__Reply *message, struct channel_reply *reply)
     case F8__REPLY__BODY_METRICS:
         reply->first = message->metrics->size;
         break;
-    case F8__REPLY__BODY_IMPORT:
-        reply->first = message->import->left_ms;
-        break;
     case F8__REPLY__BODY_EXPORT:
         reply->first = message->export->size;
         reply->second = message->export->syncs;

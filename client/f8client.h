@@ -329,6 +329,9 @@ struct f8_seal_options {
  * another number of syncs; F8_ENOENT: F8_STATE_CONTINUE with syncs other than 0, F8_ANY_SYNCS
  * included, of delayed weights for which nothing is stored. A first start so seals with
  * F8_STATE_FRESH, or continues at syncs 0, which refuses what an earlier run has left.
+ *
+ * F8_EORDER: the group is sealed. F8_EBROKEN: it broke, from the cause that the text names, and
+ * f8_group_rejoin must come first.
  */
 F8_API int f8_seal(struct f8_group *group, const struct f8_seal_options *options);
 

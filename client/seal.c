@@ -190,6 +190,34 @@ static int finish_seal(struct f8_group *group)
     return status;
 }
 
+/*
+ * A sealed group is not sealed again, but one that broke meanwhile has a cause to tell. Only the
+ * daemon knows, and says so to a rank that says that none of its weights have changed.
+ */
+static int refuse_again(const struct f8_group *group)
+{
+    F8__Changed changed = F8__CHANGED__INIT;
+    F8__Request request = F8__REQUEST__INIT;
+    changed.group = group->id;
+    changed.generation = group->generation;
+    request.body_case = F8__REQUEST__BODY_CHANGED;
+    request.changed = &changed;
+    int status = channel_call(group->client->channel, &request, -1, NULL);
+    if (status == F8_EBROKEN || status == F8_ECONN)
+        return status;
+    return error_set(F8_EORDER, "group %s is sealed already", group->name);
+}
+
+/* The text of a seal that the daemon refused says what must come before it. */
+static int with_remedy(int status)
+{
+    char text[1024];
+    if (status != F8_EBROKEN)
+        return status;
+    (void)snprintf(text, sizeof(text), "%s", error_text());
+    return error_set(status, "%s; call f8_group_rejoin before f8_seal", text);
+}
+
 int f8_seal(struct f8_group *group, const struct f8_seal_options *options)
 {
     CLIENT_CALL(group ? group->client : NULL);
@@ -197,7 +225,7 @@ int f8_seal(struct f8_group *group, const struct f8_seal_options *options)
     if (status != F8_OK)
         return status;
     if (group->sealed)
-        status = error_set(F8_EORDER, "group %s is sealed already", group->name);
+        status = refuse_again(group);
     else if (group->lost)
         status = error_set(F8_EORDER,
             "the daemon of group %s was lost: call f8_reconnect, or, after it, "
@@ -208,5 +236,5 @@ int f8_seal(struct f8_group *group, const struct f8_seal_options *options)
     if (status == F8_OK)
         status = finish_seal(group);
     group_end_setup(group);
-    return status;
+    return with_remedy(status);
 }

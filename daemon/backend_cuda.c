@@ -129,6 +129,7 @@ static void look(uv_timer_t *timer)
     log_error("CUDA has not come back for %" PRIu64 " seconds from %s: the daemon ends, because "
               "nothing can be done about that within it",
         busy / 1000, call);
+    log_close(LOG_CLOSE_AT_ONCE_MS);
     _exit(EXIT_FAILURE);
 }
 

@@ -79,8 +79,12 @@ struct collective_kept {
 uint32_t collective_list_kept(
     const struct collective_context *context, struct collective_kept *ret_kept, uint32_t most);
 
-/* The name of the other host that a rank of the group is on; "": this one, or not known yet. */
-const char *collective_host_of(const struct group *group, uint32_t rank);
+/*
+ * Puts the name of the other host that each rank is on into world_size places, borrowed from the
+ * group's world; "": this one. False, and nothing is put: the group is on one host, or its hosts
+ * are not known yet.
+ */
+bool collective_rank_hosts(const struct group *group, const char **ret_names);
 
 /* What a rank gives to the seal. */
 struct collective_seal {
@@ -174,6 +178,10 @@ uint32_t collective_reset_amaxes(struct group *group, const char *glob);
 
 /* Whether other hosts have a part in the group. */
 bool collective_spans_hosts(const struct group *group);
+
+/* Ends the communicators that devices keep for groups of the job to come; how many. */
+uint32_t collective_drop_communicators(
+    struct collective_context *context, uid_t uid, const char *job);
 
 /* Ends the engines that are kept for groups of the job to come; how many. */
 uint32_t collective_drop_warm(struct collective_context *context, uid_t uid, const char *job);

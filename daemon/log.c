@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Lines of log: one write to stderr a line, so that lines of several processes do not mix. Where
- * stderr is the journal they go to journald itself, for the sake of their fields; if that does not
- * listen, "<N>" on stderr carries the priority; elsewhere a word does. Names that peers chose
- * appear in lines, so what is not printable is replaced: a peer cannot forge a line, nor command
- * the terminal that shows it.
+ * stderr is the journal they go to journald itself, for the sake of their fields; where that cannot
+ * be, "<N>" on stderr carries the priority; elsewhere a word does. Names that peers chose appear in
+ * lines, so what is not printable is replaced: a peer cannot forge a line, nor command the terminal
+ * that shows it.
  * Called by every room on the loop's thread.
  */
 #include "log.h"
@@ -86,18 +86,21 @@ static bool stderr_takes_a_line(void)
     return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLOUT);
 }
 
-static void write_line(bool journal, enum log_level level, const char *message)
+/* There is nobody to tell that stderr takes no line. */
+__attribute__((format(printf, 1, 2))) static void write_line(const char *format, ...)
 {
     char line[LINE_SIZE + 64];
-    int length;
-    if (journal)
-        length = snprintf(line, sizeof(line), "<%d>%s\n", (int)level, message);
-    else
-        length =
-            snprintf(line, sizeof(line), "f8gatherd: %s: %s\n", log_level_word(level), message);
-    /* There is nobody to tell that stderr takes no line. */
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
     ssize_t written = write(STDERR_FILENO, line, (size_t)length);
     (void)written;
+}
+
+void log_write_marked(enum log_level level, const char *message)
+{
+    write_line("<%d>%s\n", (int)level, message);
 }
 
 /* False: it was left out. `sure`: stderr has just been found to take lines. */
@@ -105,12 +108,15 @@ static bool put_line(
     const struct log_fields *fields, enum log_level level, const char *message, bool sure)
 {
     bool journal = stderr_is_journal();
-    enum journal_sent sent = journal ? log_journal_send(fields, level, message) : JOURNAL_NONE;
-    if (sent != JOURNAL_NONE)
-        return sent == JOURNAL_SENT;
+    enum journal_put put = journal ? log_journal_put(fields, level, message) : JOURNAL_NONE;
+    if (put != JOURNAL_NONE)
+        return put == JOURNAL_TAKEN;
     if (!sure && !stderr_takes_a_line())
         return false;
-    write_line(journal, level, message);
+    if (journal)
+        log_write_marked(level, message);
+    else
+        write_line("f8gatherd: %s: %s\n", log_level_word(level), message);
     return true;
 }
 
@@ -135,6 +141,11 @@ void log_of(const struct log_fields *fields, enum log_level level, const char *f
     }
     if (missing > 0 || !put_line(fields, level, message, told))
         missing++;
+}
+
+void log_close(unsigned patience_ms)
+{
+    log_journal_close(patience_ms);
 }
 
 bool log_allows(struct log_limit *limit, uint64_t now)

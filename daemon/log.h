@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One line of log to stderr, or, where that is the journal, to journald, with fields by which it
- * can be found (journalctl JOB=run). A line that is not taken at once is left out, and the next one
- * says so: a reader that stops must not stop the daemon. SIGPIPE must be ignored.
- * Called from the loop's thread by every room.
+ * can be found (journalctl JOB=run). A line that stderr does not take at once, or that comes while
+ * many wait for journald, is left out, and the next one says so: a reader that stops must not stop
+ * the daemon. SIGPIPE must be ignored. Called from the loop's thread by every room.
  */
 #ifndef F8_DAEMON_LOG_H
 #define F8_DAEMON_LOG_H
@@ -52,6 +52,16 @@ struct log_fields {
 /* A line with fields, which may be NULL. */
 __attribute__((format(printf, 3, 4))) void log_of(
     const struct log_fields *fields, enum log_level level, const char *format, ...);
+
+/* How long an end waits for lines: one in order, and one at once. */
+#define LOG_CLOSE_MS         2000
+#define LOG_CLOSE_AT_ONCE_MS 200
+
+/*
+ * The last call before the process ends: waits until the lines that wait for journald are sent, at
+ * most so long. Without a journal there is nothing to wait for.
+ */
+void log_close(unsigned patience_ms);
 
 #define log_line(level, ...) log_of(NULL, level, __VA_ARGS__)
 

@@ -10,7 +10,7 @@
 /* Exit statuses as --help names them. */
 #define EXIT_USAGE 2
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     struct config config;
     struct reason reason;
@@ -28,4 +28,11 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     }
     return EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+    int status = run(argc, argv);
+    log_close(LOG_CLOSE_MS);
+    return status;
 }

@@ -238,7 +238,7 @@ int server_run(const struct config *config, int argc, char **argv, struct reason
     server.argv = argv;
     server.lock.fd = -1;
     raise_descriptor_limit();
-    /* libuv reads this when the pool begins; it is set before any thread exists. */
+    /* libuv reads this when the pool begins; no thread that looks at the environment exists yet. */
     char threads[16];
     (void)snprintf(threads, sizeof(threads), "%u", config->threads);
     (void)setenv("UV_THREADPOOL_SIZE", threads, 1);

@@ -95,6 +95,7 @@ static void on_end(uv_signal_t *signal, int number)
     const char *name = number == SIGTERM ? "SIGTERM" : "SIGINT";
     if (server->ending && !server->called) {
         log_warning("%s again: ending at once", name);
+        log_close(LOG_CLOSE_AT_ONCE_MS);
         _exit(EXIT_FAILURE);
     }
     server->ending = true;

@@ -72,7 +72,6 @@ struct answer {
         F8__ResetAmaxReply reset_amax;
         F8__EvictReply evict;
         F8__DrainReply drain;
-        F8__ImportReply import;
         F8__LogLevelReply log_level;
         F8__WatchReply watch;
     } body;

@@ -199,8 +199,7 @@ static int check_absent(
 
 /* Whoever may continue the state that is there may continue what takes its place. */
 static int store_import(struct session *session, const F8__Import *message,
-    const struct state_head *head, const uint8_t *values, uint64_t *ret_left_ms,
-    struct reason *reason)
+    const struct state_head *head, const uint8_t *values, struct reason *reason)
 {
     struct state_store *store = session->context->collective.states;
     struct state *state = state_find(store, message->uid, message->job, message->group_name);
@@ -218,10 +217,8 @@ static int store_import(struct session *session, const F8__Import *message,
         session->context->registry, message->uid, "the import", state_stored_size(&form), reason);
     if (status == F8_OK)
         status = state_put(store, &form, &state, reason);
-    if (status == F8_OK) {
+    if (status == F8_OK)
         state_replaced(state);
-        *ret_left_ms = state_left_ms(state);
-    }
     state_form_done(&form);
     return status;
 }
@@ -234,8 +231,6 @@ int session_import(struct session *session, const struct incoming *incoming, str
     uint8_t *bytes = NULL;
     size_t size;
     struct state_head head;
-    F8__ImportReply *reply = &answer->body.import;
-    f8__import_reply__init(reply);
     int status = check_names(message, reason);
     if (status == F8_OK)
         status = check_absent(session, message, reason);
@@ -246,11 +241,7 @@ int session_import(struct session *session, const struct incoming *incoming, str
     if (status == F8_OK)
         status = state_import_check(bytes, size, what, &head, reason);
     if (status == F8_OK)
-        status = store_import(session, message, &head, bytes + head.size, &reply->left_ms, reason);
-    if (status == F8_OK) {
-        answer->reply.body_case = F8__REPLY__BODY_IMPORT;
-        answer->reply.import = reply;
-    }
+        status = store_import(session, message, &head, bytes + head.size, reason);
     free(bytes);
     return status;
 }

@@ -89,10 +89,10 @@ int state_form_check(const uint8_t *bytes, size_t size, const char *what,
 
 /*
  * Checks a form that somebody else may have made: state_form_check, and that no weight is there
- * twice and that casts can use its numbers: scales above 0 and finite, and amaxes without a sign
- * (an infinity and a NaN are what a gather may have met). The daemon's own files are not held to
- * that: a scale may be NaN there until the weights are sound again. F8_EINVAL, F8_EVERSION,
- * F8_ENOMEM.
+ * twice and that its numbers are some that a daemon can have: scales above 0 and finite, or what
+ * weights with a NaN or an infinity in them make of one, as docs/state.md says; amaxes without a
+ * sign (an infinity and a NaN are what a gather may have met). What a daemon exports passes. The
+ * daemon's own files are not held to that. F8_EINVAL, F8_EVERSION, F8_ENOMEM.
  */
 int state_import_check(const uint8_t *bytes, size_t size, const char *what,
     struct state_head *ret_head, struct reason *reason);

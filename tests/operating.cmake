@@ -11,11 +11,18 @@ if(TARGET f8gather-gloo)
     add_dependencies(test_ctl_admin f8gather-gloo)
 endif()
 
-f8_add_test(test_journal LABEL operator SOURCES system/test_journal.c lib/private_run.c
-    LIBS test_ranks f8daemon)
+f8_add_test(test_journal_daemon LABEL operator
+    SOURCES system/test_journal_daemon.c lib/journal.c lib/private_run.c LIBS test_program test_ranks)
+if(SYSTEMD_FOUND)
+    f8_add_test(test_log_journal LABEL operator
+        SOURCES test_log_journal.c lib/journal.c lib/private_run.c LIBS f8daemon)
+    target_compile_definitions(test_journal_daemon PRIVATE F8_HAVE_SYSTEMD)
+endif()
 
 f8_add_test(test_doctor_host LABEL operator
     SOURCES system/test_doctor_host.c lib/findings.c lib/private_run.c LIBS test_program)
+f8_add_test(test_doctor_memory LABEL operator
+    SOURCES system/test_doctor_memory.c lib/findings.c lib/private_run.c LIBS test_program)
 
 foreach(suite test_signals test_one_daemon test_service)
     f8_add_test(${suite} LABEL operator SOURCES system/${suite}.c LIBS test_ranks)

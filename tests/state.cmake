@@ -31,7 +31,8 @@ f8_add_test(test_snapshot
 set_tests_properties(test_snapshot PROPERTIES LABELS "system;operator")
 
 # Its JSON form, by f8ctl as a whole program, against the fake daemon.
-f8_add_test(test_ctl_state_json SOURCES test_ctl_state_json.c lib/ctl_run.c
+f8_add_test(test_ctl_state_json SOURCES test_ctl_state_json.c lib/ctl_run.c lib/ctl_fake.c
+    lib/ctl_terminal.c
     LIBS fake_daemon state_fixture PkgConfig::JANSSON ENVIRONMENT F8CTL=$<TARGET_FILE:f8ctl>)
 set_tests_properties(test_ctl_state_json PROPERTIES LABELS "tools;operator")
 add_dependencies(test_ctl_state_json f8ctl)

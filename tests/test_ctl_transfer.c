@@ -13,14 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/ctl_run.h"
-#include "lib/fake_daemon.h"
+#include "lib/ctl_fake.h"
 #include "lib/suite.h"
 
 #define SIZE 200000 /* more than a buffer */
 #define TEXT 4096
 
-static struct fake_daemon fake;
 static char directory[64], file[96], text[TEXT];
 static uint8_t state[SIZE];
 
@@ -31,6 +29,8 @@ static enum {
     SILENT,
     SHORT,   /* says that the export is larger than it is */
     WITHOUT, /* answers an export with something else */
+    KEEPS_NOTHING,
+    KEEPS_SILENT, /* does not tell for how long */
 } manner;
 
 /* What it was asked. */
@@ -39,7 +39,6 @@ static uint32_t asked_uid;
 static uint8_t imported[SIZE + 1];
 static ssize_t imported_size;
 static int imported_seals;
-static uint64_t kept_ms; /* that it tells of an import; 0: it does not */
 
 static int make_state(void)
 {
@@ -75,21 +74,27 @@ static void note(const char *job, uint32_t uid, const char *group)
     asked_uid = uid;
 }
 
-static bool answer_import(int fd, const F8__Request *request)
+/* The job's states, and those of a namesake of another uid; none if nothing is kept. */
+static bool answer_jobs(int fd, const F8__Request *request)
 {
-    F8__Reply reply = F8__REPLY__INIT;
-    F8__ImportReply import = F8__IMPORT_REPLY__INIT;
-    if (kept_ms == 0) /* as daemons did that did not tell it */
-        return fake_reply_status(fd, request->id, F8_OK, "");
-    reply.id = request->id;
-    reply.body_case = F8__REPLY__BODY_IMPORT;
-    reply.import = &import;
-    import.left_ms = kept_ms;
-    return fake_reply(fd, &reply, -1);
+    F8__InspectReply inspect = F8__INSPECT_REPLY__INIT;
+    F8__JobInfo jobs[] = {F8__JOB_INFO__INIT, F8__JOB_INFO__INIT};
+    F8__JobInfo *list[] = {&jobs[0], &jobs[1]};
+    jobs[0].name = jobs[1].name = (char *)"run";
+    jobs[0].uid = 7;
+    jobs[0].left_ms = 599500;
+    jobs[1].uid = 8;
+    jobs[1].left_ms = 1000;
+    inspect.jobs = list;
+    inspect.n_jobs = manner == KEEPS_NOTHING ? 0 : 2;
+    return ctl_fake_inspected(fd, request, &inspect);
 }
 
 static bool answer(int fd, const F8__Request *request, int memfd)
 {
+    if (request->body_case == F8__REQUEST__BODY_INSPECT)
+        return manner == KEEPS_SILENT ? fake_reply_status(fd, request->id, F8_EINVAL, "none")
+                                      : answer_jobs(fd, request);
     if (request->body_case == F8__REQUEST__BODY_IMPORT) {
         note(request->import->job, request->import->uid, request->import->group_name);
         imported_size = pread(memfd, imported, sizeof(imported), 0);
@@ -103,31 +108,14 @@ static bool answer(int fd, const F8__Request *request, int memfd)
         return fake_reply_status(fd, request->id, F8_ENOENT, "nothing is stored for it");
     if (request->body_case == F8__REQUEST__BODY_EXPORT)
         return answer_export(fd, request);
-    return answer_import(fd, request);
-}
-
-static void serve(struct fake_daemon *daemon, int fd)
-{
-    bool more = fake_hello(fd);
-    (void)daemon;
-    while (more) {
-        int memfd = -1;
-        F8__Request *request = fake_receive(fd, &memfd);
-        more = request && answer(fd, request, memfd);
-        if (request)
-            fake_free(request);
-        if (memfd >= 0)
-            (void)close(memfd);
-    }
+    return fake_reply_status(fd, request->id, F8_OK, "");
 }
 
 static void ask(const char *arguments, int status)
 {
     char all[512];
-    fake_start(&fake, serve);
-    (void)snprintf(all, sizeof(all), "--socket %s %s %s", fake.socket, arguments, file);
-    int got = ctl_run(all, text, sizeof(text));
-    fake_stop(&fake);
+    (void)snprintf(all, sizeof(all), "%s %s", arguments, file);
+    int got = ctl_fake_run(answer, all, text, sizeof(text));
     ck_assert_msg(got == status, "%s: status %d: %s", arguments, got, text);
 }
 
@@ -139,7 +127,6 @@ static void assert_says(const char *part)
 static void set_up(void)
 {
     manner = WILLING;
-    kept_ms = 0;
     for (size_t i = 0; i < SIZE; i++)
         state[i] = (uint8_t)(i * 7 + i / 256);
     (void)strcpy(directory, "/tmp/f8-ctl-XXXXXX");
@@ -327,31 +314,43 @@ START_TEST(import_sends_the_file)
     write_file(state, SIZE);
     ask("import run dp --uid 7 --yes", 0);
     assert_says("stored ");
-    assert_says("200000 bytes of group dp of job run, uid 7\n");
+    assert_says("200000 bytes of group dp of job run, uid 7, kept for 9 min 59 s unless a seal "
+                "continues it\n");
     ck_assert_str_eq(asked_job, "run");
     ck_assert_str_eq(asked_group, "dp");
     ck_assert_uint_eq(asked_uid, 7);
     ck_assert_int_eq(imported_size, SIZE);
     ck_assert_mem_eq(imported, state, SIZE);
     ck_assert_int_eq(imported_seals, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
-    ask("--json import run dp --yes", 0);
-    json_t *object = json_loads(text, 0, NULL);
-    const json_t *import = json_object_get(object, "import");
-    ck_assert_int_eq(json_integer_value(json_object_get(import, "bytes")), SIZE);
-    ck_assert(json_is_null(json_object_get(import, "left_ms")));
-    json_decref(object);
 }
 END_TEST
 
-START_TEST(import_tells_for_how_long_it_is_kept)
+/* The value of left_ms in what an import says. */
+static json_int_t left_of_import(void)
 {
-    kept_ms = 604800000;
+    ask("--json import run dp --uid 7 --yes", 0);
+    json_t *object = json_loads(text, 0, NULL);
+    const json_t *import = json_object_get(object, "import");
+    const json_t *left = json_object_get(import, "left_ms");
+    ck_assert_int_eq(json_integer_value(json_object_get(import, "bytes")), SIZE);
+    ck_assert(json_is_integer(left) || json_is_null(left));
+    json_int_t value = json_is_null(left) ? -1 : json_integer_value(left);
+    json_decref(object);
+    return value;
+}
+
+START_TEST(import_says_how_long_it_is_kept)
+{
     write_file(state, SIZE);
+    ck_assert_int_eq(left_of_import(), 599500);
+    manner = KEEPS_NOTHING;
     ask("import run dp --uid 7 --yes", 0);
-    assert_says(
-        "200000 bytes of group dp of job run, uid 7; kept for 7 d 0 h if no run continues it\n");
-    ask("--json import run dp --yes", 0);
-    assert_says("\"left_ms\":604800000}");
+    assert_says("uid 7, but not kept: the daemon keeps no state without ranks (--linger 0)\n");
+    ck_assert_int_eq(left_of_import(), 0);
+    manner = KEEPS_SILENT;
+    ask("import run dp --uid 7 --yes", 0);
+    assert_says("of job run, uid 7\n");
+    ck_assert_int_eq(left_of_import(), -1);
 }
 END_TEST
 
@@ -386,7 +385,7 @@ int main(void)
     tcase_add_test(cases, export_as_json);
     tcase_add_test(cases, failed_export_leaves_nothing);
     tcase_add_test(cases, import_sends_the_file);
-    tcase_add_test(cases, import_tells_for_how_long_it_is_kept);
+    tcase_add_test(cases, import_says_how_long_it_is_kept);
     tcase_add_test(cases, import_is_refused);
     return run_suite("ctl_transfer", cases);
 }

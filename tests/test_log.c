@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/log.h"
+#include "tests/lib/patience.h"
 #include "tests/lib/private_run.h"
 #include "tests/lib/suite.h"
 
@@ -61,6 +62,7 @@ START_TEST(priorities_where_it_is)
     ck_assert_int_eq(setenv("JOURNAL_STREAM", stream, 1), 0);
     log_error("gone");
     log_info("here");
+    log_close(PATIENCE_MS);
     ck_assert_str_eq(logged(), "<3>gone\n<6>here\n");
 }
 END_TEST
@@ -140,7 +142,7 @@ int main(void)
     TCase *tcase = tcase_create("log");
     tcase_add_checked_fixture(tcase, open_pipe, close_pipe);
     tcase_add_test(tcase, words_where_stderr_is_no_journal);
-    /* With a journal at its place the lines would go there: test_journal has one of its own. */
+    /* With a journal at its place the lines would go there: test_log_journal has one of its own. */
     if (private_run_enter() || access(PRIVATE_RUN_JOURNAL, F_OK) < 0)
         tcase_add_test(tcase, priorities_where_it_is);
     tcase_add_test(tcase, levels_drop_lines);

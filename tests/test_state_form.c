@@ -223,6 +223,49 @@ START_TEST(imports_have_numbers_that_casts_can_use)
 }
 END_TEST
 
+/* Puts bits at an offset of the first weight's values, for good. */
+static void put_number(size_t offset, uint32_t bits)
+{
+    memcpy(form.bytes + form.head.size + 16 + offset, &bits, sizeof(bits));
+    sign_values();
+}
+
+#define ZERO 0u
+#define INF  0x7f800000u
+#define NONE 0x7fc00000u
+
+/* What weights with a NaN or an infinity leave, however many syncs ago they seeded the weight. */
+START_TEST(imports_have_scales_of_unsound_seeds)
+{
+    static const uint32_t amaxes[] = {ZERO, INF, NONE, 0x7f800001, 0x7fffffff};
+    for (size_t i = 0; i < 16; i++)
+        put_number(64 + 4 * i, amaxes[i % 5]);
+    put_number(0, NONE);
+    ck_assert_msg(check_import() == F8_OK, "%s", reason.text);
+    put_number(0, ZERO);
+    ck_assert_msg(check_import() == F8_OK, "%s", reason.text);
+    refuses_number(0, INF, "with scale inf (bits 0x7f800000): a scale must be above 0");
+    refuses_number(0, 0x80000000, "with scale -0 (bits 0x80000000)");
+    refuses_number(0, 0x7fc00001, "with scale nan (bits 0x7fc00001)");
+    refuses_number(0, 0xffc00000, "(bits 0xffc00000)");
+    refuses_number(64 + 60, 1, "with scale 0 (bits 0x00000000)"); /* a sound amax has set another */
+    refuses_number(8, 2 | 4, "with scale 0 (bits 0x00000000)");   /* it was never seeded */
+    refuses_number(8, 1 | 2, "with scale 0 (bits 0x00000000)");
+}
+END_TEST
+
+START_TEST(imports_have_no_history_without_a_seed)
+{
+    put_number(8, 0);
+    ck_assert_int_eq(check_import(), F8_EINVAL);
+    ck_assert_ptr_nonnull(strstr(reason.text, "it is not initialised, so its history must be"));
+    for (size_t i = 0; i < 16; i++)
+        put_number(64 + 4 * i, ZERO);
+    ck_assert_msg(check_import() == F8_OK, "%s", reason.text);
+    refuses_number(64, NONE, "layers.0.wq with history[0] nan (bits 0x7fc00000)");
+}
+END_TEST
+
 START_TEST(imports_have_a_weight_once)
 {
     form.bytes[48 + 21 + 20 + 8 + 10] = 'q'; /* wk is a second wq */
@@ -349,6 +392,8 @@ int main(void)
     tcase_add_test(tcase, forged_headers_do_no_harm);
     tcase_add_test(tcase, names_are_those_of_the_protocol);
     tcase_add_test(tcase, imports_have_numbers_that_casts_can_use);
+    tcase_add_test(tcase, imports_have_scales_of_unsound_seeds);
+    tcase_add_test(tcase, imports_have_no_history_without_a_seed);
     tcase_add_test(tcase, imports_have_a_weight_once);
     tcase_add_test(tcase, another_owner_has_the_same_values);
     tcase_add_test(tcase, differences_are_named);

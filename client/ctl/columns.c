@@ -107,13 +107,15 @@ static void group_slots(const void *row, char *cell)
 NUMBER(group_slots, F8__GroupInfo, true, r->slots)
 
 static const struct table_column group_list[] = {LEFT("JOB", group_job), LEFT("GROUP", group_name),
-    RIGHT("GENERATION", group_generation), LEFT_ALARMING("STATE", group_state, group_is_broken),
-    RIGHT("RANKS", group_world), RIGHT("WEIGHTS", group_weights), RIGHT("BUCKETS", group_buckets),
-    RIGHT("PLACES", group_slots), RIGHT("ARENA", group_arena), RIGHT("FLOAT8", group_float8),
-    RIGHT("GATHERS", group_gathers), LEFT("DEVICES", group_devices),
-    LEFT("EXCHANGE", group_exchange), LEFT("WARM", group_warm), LEFT("HOSTS", group_hosts),
-    LEFT("ENGINE", group_engine), LEFT("PIDS BY RANK", group_pids), LEFT("CAUSE", group_cause),
-    LEFT("WAITS FOR", group_waits)};
+    SPARE_RIGHT(10, "GENERATION", group_generation),
+    LEFT_ALARMING("STATE", group_state, group_is_broken), RIGHT("RANKS", group_world),
+    SPARE_RIGHT(6, "WEIGHTS", group_weights), SPARE_RIGHT(7, "BUCKETS", group_buckets),
+    SPARE_RIGHT(8, "PLACES", group_slots), SPARE_RIGHT(5, "ARENA", group_arena),
+    SPARE_RIGHT(9, "FLOAT8", group_float8), RIGHT("GATHERS", group_gathers),
+    SPARE_LEFT(4, "DEVICES", group_devices), SPARE_LEFT(12, "EXCHANGE", group_exchange),
+    SPARE_LEFT(13, "WARM", group_warm), SPARE_LEFT(3, "HOSTS", group_hosts),
+    SPARE_LEFT(11, "ENGINE", group_engine), SPARE_LEFT(2, "PIDS BY RANK", group_pids),
+    LEFT("CAUSE", group_cause), LEFT("WAITS FOR", group_waits)};
 COLUMNS(columns_groups, group_list);
 
 /* ---- rounds ---- */

@@ -16,6 +16,7 @@
 
 #include "client/ctl/confirm.h"
 #include "client/ctl/ctl.h"
+#include "client/ctl/fetch.h"
 #include "client/ctl/print_json.h"
 #include "client/ctl/print_table.h"
 #include "client/ctl/state_doc.h"
@@ -65,32 +66,22 @@ int ctl_ask(struct ctl *ctl, F8__Request *request, int memfd, struct channel_rep
     return status != F8_OK ? status : ret_reply->status;
 }
 
-/* "exported"/"imported" for people, or an object under the command's name. */
-static int report(struct ctl *ctl, const char *key, const char *what, uint64_t size,
-    const uint64_t *syncs, uint64_t left_ms)
+/* What both commands say of what they did, as an object. */
+static json_t *json_of_transfer(const struct ctl *ctl, uint64_t size, json_t *syncs)
 {
     const char *const *arguments = ctl->arguments;
-    char left[TABLE_MAX_CELL];
 
-    if (ctl->json) {
-        return json_print(ctl, key,
-            json_pack("{s:s, s:I, s:s, s:s, s:I, s:o, s:o}", "job", arguments[0], "uid",
-                (json_int_t)ctl->uid, "group", arguments[1], "file", arguments[2], "bytes",
-                (json_int_t)size, "syncs",
-                syncs != NULL ? json_integer((json_int_t)*syncs) : json_null(), "left_ms",
-                left_ms > 0 ? json_integer((json_int_t)left_ms) : json_null()));
-    }
+    return json_pack("{s:s, s:I, s:s, s:s, s:I, s:o}", "job", arguments[0], "uid",
+        (json_int_t)ctl->uid, "group", arguments[1], "file", arguments[2], "bytes",
+        (json_int_t)size, "syncs", syncs);
+}
+
+static void print_transfer(const struct ctl *ctl, const char *what, uint64_t size)
+{
+    const char *const *arguments = ctl->arguments;
+
     printf("%s %s: %" PRIu64 " bytes of group %s of job %s, uid %" PRIu32, what, arguments[2], size,
         arguments[1], arguments[0], ctl->uid);
-    if (syncs != NULL) {
-        printf(", as of sync %" PRIu64, *syncs);
-    }
-    if (left_ms > 0) {
-        table_duration(left, left_ms);
-        printf("; kept for %s if no run continues it", left);
-    }
-    printf("\n");
-    return CTL_OK;
 }
 
 /* ---- export ---- */
@@ -136,6 +127,17 @@ static int write_file(const struct ctl *ctl, int from, uint64_t *ret_size)
     return whole_file_close(&file, status);
 }
 
+static int report_export(struct ctl *ctl, uint64_t size, uint64_t syncs)
+{
+    if (ctl->json) {
+        return json_print(
+            ctl, "export", json_of_transfer(ctl, size, json_integer((json_int_t)syncs)));
+    }
+    print_transfer(ctl, "wrote", size);
+    printf(", as of sync %" PRIu64 "\n", syncs);
+    return CTL_OK;
+}
+
 int command_export(struct ctl *ctl)
 {
     struct channel_reply reply;
@@ -161,7 +163,7 @@ int command_export(struct ctl *ctl)
     if (status != F8_OK || piped) {
         return status != F8_OK ? ctl_failed(status) : CTL_OK;
     }
-    return report(ctl, "export", "wrote", size, &reply.second, 0);
+    return report_export(ctl, size, reply.second);
 }
 
 /* ---- import ---- */
@@ -233,6 +235,49 @@ static int confirm_replacement(struct ctl *ctl)
         ctl->arguments[1], ctl->arguments[0], ctl->uid, reply.second);
 }
 
+/* For how long the job's states are kept without ranks, 0: they are not; false: it is not told. */
+static bool ask_left(struct ctl *ctl, uint64_t *ret_left_ms)
+{
+    struct fetched fetched;
+
+    if (fetch(ctl, F8__VIEW__JOBS, NULL, &fetched) != F8_OK) {
+        return false;
+    }
+    *ret_left_ms = 0;
+    for (size_t i = 0; i < fetched.num_rows; i++) {
+        const F8__JobInfo *job = fetched.rows[i];
+        if (job->uid == ctl->uid && strcmp(job->name, ctl->arguments[0]) == 0) {
+            *ret_left_ms = job->left_ms;
+        }
+    }
+    fetch_done(&fetched);
+    return true;
+}
+
+/* Who imports into an empty job must know by when the run is to be there. */
+static int report_import(struct ctl *ctl, uint64_t size)
+{
+    uint64_t left_ms = 0;
+    bool told = ask_left(ctl, &left_ms);
+    char left[TABLE_MAX_CELL];
+
+    if (ctl->json) {
+        json_t *object = json_of_transfer(ctl, size, json_null());
+        json_object_set_new(
+            object, "left_ms", told ? json_integer((json_int_t)left_ms) : json_null());
+        return json_print(ctl, "import", object);
+    }
+    print_transfer(ctl, "stored", size);
+    table_duration(left, left_ms);
+    if (told && left_ms > 0) {
+        printf(", kept for %s unless a seal continues it", left);
+    } else if (told) {
+        printf(", but not kept: the daemon keeps no state without ranks (--linger 0)");
+    }
+    printf("\n");
+    return CTL_OK;
+}
+
 int command_import(struct ctl *ctl)
 {
     F8__Request request = F8__REQUEST__INIT;
@@ -261,6 +306,5 @@ int command_import(struct ctl *ctl)
     if (status != F8_OK) {
         return ctl_failed(status);
     }
-    return report(ctl, "import", "stored", size, NULL,
-        reply.body == F8__REPLY__BODY_IMPORT ? reply.first : 0);
+    return report_import(ctl, size);
 }

@@ -7,8 +7,10 @@
 #include <check.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -130,6 +132,29 @@ START_TEST(a_reboot_loses_nothing)
     ck_assert_int_eq(continues(3), F8_OK);
     reboot(); /* what came from a snapshot is in the next one, too */
     ck_assert_int_eq(continues(3), F8_OK);
+}
+END_TEST
+
+/* A scale that weights with a NaN have given is as good as another to come back. */
+START_TEST(a_reboot_loses_no_unsound_scale)
+{
+    struct state_rank rank;
+    void *before, *after;
+    size_t size, size_after;
+    state_rank_join(&host, &rank, &(struct state_setup){0});
+    state_rank_well(state_rank_seal(&rank, F8_STATE_FRESH, 0));
+    state_rank_step(&rank, NAN);
+    state_rank_well(f8_export(rank.group, &before, &size));
+    state_rank_close(&rank);
+    reboot();
+    state_rank_join(&host, &rank, &(struct state_setup){0});
+    state_rank_well(state_rank_seal(&rank, F8_STATE_CONTINUE, 1));
+    state_rank_well(f8_export(rank.group, &after, &size_after));
+    state_rank_close(&rank);
+    ck_assert_uint_eq(size, size_after);
+    ck_assert_mem_eq(before, after, size);
+    free(before);
+    free(after);
 }
 END_TEST
 
@@ -274,6 +299,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, a_reboot_loses_nothing);
+    tcase_add_test(tcase, a_reboot_loses_no_unsound_scale);
     tcase_add_test(tcase, on_demand_before_a_power_cut);
     tcase_add_test(tcase, what_a_fresh_seal_dropped_stays_away);
     tcase_add_test(tcase, damage_is_told);
