@@ -288,6 +288,8 @@ int config_parse(int argc, char **argv, struct config *ret_config, enum config_a
         return status;
     if (command.print)
         print_config(&draft);
+    if (command.check)
+        config_warn_paths(&draft);
     *ret_config = draft.config;
     *ret_action = command.check || command.print ? CONFIG_EXIT : CONFIG_RUN;
     return F8_OK;

@@ -79,4 +79,7 @@ void config_copy(
  */
 int config_read_files(struct config_draft *draft, const char *path, struct reason *reason);
 
+/* Logs a warning of each path that cannot work here, for --check-config. */
+void config_warn_paths(const struct config_draft *draft);
+
 #endif
