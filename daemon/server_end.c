@@ -77,7 +77,7 @@ static void drain(struct server *server, const char *name)
     if (server->called)
         service_status(status.text);
     else
-        service_stopping(status.text);
+        service_stopping(status.text, waits ? server->config.drain_ms : 0);
     if (!waits && !server->called) {
         shut_down(server);
         return;
