@@ -84,7 +84,8 @@ static int open_states(struct server *server, const struct config *config, struc
     if (status < 0)
         return status;
     server->session.collective.states = server->states;
-    status = state_saver_new(&server->loop, config, server->states, &server->saver, reason);
+    status = state_saver_new(
+        &server->loop, config, server->states, STATE_SAVER_PATIENCE_MS, &server->saver, reason);
     if (status < 0)
         return status;
     state_saver_listen(server->saver, tell_snapshot, server);
@@ -199,6 +200,15 @@ static void close_any(uv_handle_t *handle, void *unused)
         uv_close(handle, NULL);
 }
 
+/* The thread of the saver may come back at any time, and needs what would be freed. */
+static void end_stuck(struct server *server)
+{
+    log_error("%s: ending without the snapshots that it has not taken",
+        state_saver_last(server->saver)->reason.text);
+    lock_release(&server->lock);
+    _exit(EXIT_FAILURE);
+}
+
 static void take_down(struct server *server)
 {
     struct reason nobody = {.text = ""};
@@ -209,6 +219,8 @@ static void take_down(struct server *server)
     if (server->ending)
         state_saver_finish(server->saver);
     (void)uv_run(&server->loop, UV_RUN_DEFAULT);
+    if (state_saver_is_stuck(server->saver))
+        end_stuck(server);
     state_saver_close(server->saver);
     state_store_close(server->states);
     uv_walk(&server->loop, close_any, NULL); /* what is left: the signals */

@@ -80,7 +80,7 @@ int session_evict(struct session *session, const struct incoming *incoming, stru
         reply->bytes, reply->engines, reply->communicators);
     answer->reply.body_case = F8__REPLY__BODY_EVICT;
     answer->reply.evict = reply;
-    return F8_OK;
+    return session_settle(session, incoming->request->id, answer);
 }
 
 /* ---- the log's level ---- */

@@ -147,13 +147,34 @@ int state_copy_commit(const struct state_copy *copy, struct reason *reason);
 
 void state_copy_done(struct state_copy *copy);
 
-/* Any thread: what was committed or removed reaches the disk. F8_EIO. */
-int state_store_sync(const struct state_store *store, struct reason *reason);
+/* Any thread: what was committed or removed reaches the disk. F8_EIO; *ret_synced tells whether it
+ * is there all the same, where only new files cannot be written. */
+int state_store_sync(const struct state_store *store, bool *ret_synced, struct reason *reason);
 
-/* `removed` is called when snapshots were removed, which is to reach the disk soon; NULL: no more.
+/* Waits for a pass of the saver that begins after it asked. */
+struct state_pass;
+struct state_waiter {
+    struct state_waiter *next; /* borrowed: the saver's list */
+    void (*done)(struct state_waiter *waiter, const struct state_pass *pass);
+};
+
+/*
+ * `removed` is called when snapshots were removed, which is to reach the disk soon; or with
+ * somebody who waits until it has, and is told once, later. NULL: it is called no more.
  */
-void state_store_watch_removals(
-    struct state_store *store, void (*removed)(void *context), void *context);
+void state_store_watch_removals(struct state_store *store,
+    void (*removed)(void *context, struct state_waiter *waiter), void *context);
+
+/*
+ * Whether a power cut could still bring back snapshots that were removed: then `done` is called
+ * once, later, by when that is over, or is known to have failed (the pass is not settled). False:
+ * it could not, and `done` is not called.
+ */
+bool state_store_settle(struct state_store *store, struct state_waiter *waiter);
+
+/* Around a sync: the removals that one which begins now takes to the disk; it did. */
+uint64_t state_store_removals(const struct state_store *store);
+void state_store_settled(struct state_store *store, uint64_t removals);
 
 /* Tries again to remove snapshots that could not be removed. F8_EIO. */
 int state_store_retry(struct state_store *store, struct reason *reason);

@@ -36,8 +36,10 @@ struct state_store {
     uint64_t newest;     /* order */
     uint32_t counter;    /* of values of a new state: above that of any that was here before */
     uv_timer_t timer;    /* armed while something lingers */
-    void (*removed)(void *context); /* snapshots were; NULL: nobody is told */
-    void *removed_context;          /* borrowed: for `removed` */
+    uint64_t removals;   /* of snapshots, that were made or are still to be tried again */
+    uint64_t settled;    /* of them, those that are surely on the disk */
+    void (*removed)(void *context, struct state_waiter *waiter); /* NULL: nobody is told */
+    void *removed_context;                                       /* borrowed: for `removed` */
 };
 
 /* state.c: stores a form under its owner's names as a new state, with that counter. */

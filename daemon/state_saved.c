@@ -88,8 +88,9 @@ void state_forget_snapshots(struct state *state)
     state->saved = false;
     if (!snapshot_remove(&store->snapshots, state->saved_as))
         state->saved_as = 0; /* a later try removes that number, whatever it is by then */
+    store->removals++;
     if (store->removed)
-        store->removed(store->removed_context);
+        store->removed(store->removed_context, NULL);
 }
 
 void state_replaced(struct state *state)
@@ -163,16 +164,35 @@ void state_copy_done(struct state_copy *copy)
     *copy = (struct state_copy){0};
 }
 
-void state_store_watch_removals(
-    struct state_store *store, void (*removed)(void *context), void *context)
+void state_store_watch_removals(struct state_store *store,
+    void (*removed)(void *context, struct state_waiter *waiter), void *context)
 {
     store->removed = removed;
     store->removed_context = context;
 }
 
-int state_store_sync(const struct state_store *store, struct reason *reason)
+bool state_store_settle(struct state_store *store, struct state_waiter *waiter)
 {
-    return snapshot_sync(&store->snapshots, reason);
+    if (store->settled == store->removals || !store->removed)
+        return false;
+    store->removed(store->removed_context, waiter);
+    return true;
+}
+
+/* What could not be removed yet is not known by its count. */
+uint64_t state_store_removals(const struct state_store *store)
+{
+    return store->snapshots.doomed ? store->settled : store->removals;
+}
+
+void state_store_settled(struct state_store *store, uint64_t removals)
+{
+    store->settled = removals;
+}
+
+int state_store_sync(const struct state_store *store, bool *ret_synced, struct reason *reason)
+{
+    return snapshot_sync(&store->snapshots, ret_synced, reason);
 }
 
 int state_store_retry(struct state_store *store, struct reason *reason)

@@ -56,9 +56,10 @@ void snapshot_cancel(const struct snapshot_dir *dir, uint64_t number);
 
 /*
  * Any thread: commits and removals reach the disk, that is, the directory is still the one at its
- * path, takes files, and is synced. F8_EIO.
+ * path, is synced, and takes files. F8_EIO; *ret_synced tells whether they are there all the same,
+ * as on a disk that is full.
  */
-int snapshot_sync(const struct snapshot_dir *dir, struct reason *reason);
+int snapshot_sync(const struct snapshot_dir *dir, bool *ret_synced, struct reason *reason);
 
 /*
  * Removes both snapshots of a number. False: they cannot be removed now, and that is tried again;

@@ -10,5 +10,10 @@ endif()
 foreach(suite test_hosts test_hosts_refused test_hosts_cause test_hosts_state)
     f8_add_test(${suite} LABEL hosts SOURCES system/${suite}.c LIBS host_ranks)
 endforeach()
+f8_add_shim(shim_disk system/shim_disk.c)
+f8_add_test(test_hosts_durable LABEL hosts
+    SOURCES system/test_hosts_durable.c lib/slow_disk.c lib/shim.c LIBS host_ranks)
+target_compile_definitions(test_hosts_durable PRIVATE F8_SHIM_DISK="$<TARGET_FILE:shim_disk>")
+add_dependencies(test_hosts_durable shim_disk)
 f8_add_test(test_hosts_mesh LABEL hosts SOURCES system/test_hosts_mesh.c lib/mesh_rank.c
     LIBS host_ranks f8kernels m)

@@ -11,7 +11,7 @@ endforeach()
 add_library(snapshot_fixture STATIC lib/snapshot_fixture.c)
 target_link_libraries(snapshot_fixture PUBLIC state_fixture)
 foreach(suite test_state_aside test_state_keep test_state_snapshot test_state_snapshot_kill
-        test_state_snapshot_lost)
+        test_state_snapshot_lost test_state_settle)
     f8_add_test(${suite} SOURCES ${suite}.c LIBS snapshot_fixture)
     set_tests_properties(${suite} PROPERTIES LABELS "state;operator")
 endforeach()
@@ -47,3 +47,11 @@ set_tests_properties(test_reconnect test_reconnect_calls PROPERTIES LABELS "syst
 add_test(NAME trainer_restart COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system/trainer_restart.sh
     $<TARGET_FILE:f8gatherd> $<TARGET_FILE:trainer_restart> $<TARGET_FILE:f8ctl>)
 set_tests_properties(trainer_restart PROPERTIES LABELS "system;operator")
+
+# A disk that holds up, fails, and loses what was not synced (shim_disk is hosts.cmake's).
+f8_add_test(test_snapshot_durable SOURCES system/test_snapshot_durable.c lib/slow_disk.c
+    lib/state_rank.c lib/admin_link.c lib/shim.c LIBS test_daemon f8proto
+    ENVIRONMENT F8CTL=$<TARGET_FILE:f8ctl>)
+target_compile_definitions(test_snapshot_durable PRIVATE F8_SHIM_DISK="$<TARGET_FILE:shim_disk>")
+add_dependencies(test_snapshot_durable shim_disk f8ctl)
+set_tests_properties(test_snapshot_durable PROPERTIES LABELS "system;operator")
