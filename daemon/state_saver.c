@@ -53,13 +53,16 @@ static void note_held_up(struct state_saver *saver, uint64_t since)
         saver->pass.held_up_ns = ns;
 }
 
-static void log_pass(const struct state_pass *pass, const struct state_pass *last)
+/* Of the last one, whoever ends the daemon tells that it failed. */
+static void log_pass(const struct state_pass *pass, const struct state_pass *last, bool is_last)
 {
-    if (pass->status < 0)
+    if (pass->status < 0 && !is_last)
         log_error(
             "snapshots: %s; the states are safe beside the socket until a reboot, and it is tried "
             "again",
             pass->reason.text);
+    else if (pass->status < 0)
+        log_debug("snapshots: the last pass failed");
     else if (last->status < 0)
         log_info("snapshots are written again");
     log_debug("snapshots: %u states, %" PRIu64 " bytes in %.3f s; the loop was held up for at "
@@ -125,7 +128,7 @@ static void end(struct state_saver *saver)
     (void)uv_timer_stop(&saver->patience);
     pass->ns = uv_hrtime() - saver->begun_ns;
     pass->ended = uv_now(saver->loop);
-    log_pass(pass, &saver->last);
+    log_pass(pass, &saver->last, saver->finished && !saver->again && !saver->waiting);
     pass->succeeded = pass->status == F8_OK ? pass->ended : saver->last.succeeded;
     saver->last = *pass;
     saver->running = saver->overdue = false;

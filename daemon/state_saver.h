@@ -54,7 +54,7 @@ const struct state_pass *state_saver_last(const struct state_saver *saver);
 /*
  * One more pass, for which the loop keeps running as long as the disk answers, and none after it.
  * To be called when the states change no more, and the loop run to its end before
- * state_saver_close.
+ * state_saver_close. If it fails, that is for the caller to tell (state_saver_last).
  */
 void state_saver_finish(struct state_saver *saver);
 
