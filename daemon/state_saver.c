@@ -19,6 +19,7 @@ struct state_saver {
     struct state_waiter *waiting; /* borrowed list: for the next pass */
     struct state_waiter *served;  /* borrowed list: for the one under way */
     struct state_pass pass, last;
+    struct state_counts counts;
     struct state_copy copy; /* owned: what the thread writes; no bytes: it syncs */
     int status;             /* the thread's */
     bool synced;            /* the thread's */
@@ -104,6 +105,7 @@ static void note_overdue(struct state_saver *saver)
     last->status = reason_set(&last->reason, F8_EIO, "the disk of %s has not answered for %g s",
         saver->config->state_dir, (double)saver->patience_ms / 1000);
     saver->overdue = true;
+    saver->counts.failed++;
     log_error("snapshots: %s; the states are safe beside the socket until a reboot, and nobody "
               "waits for it any more",
         last->reason.text);
@@ -131,6 +133,7 @@ static void end(struct state_saver *saver)
     log_pass(pass, &saver->last, saver->finished && !saver->again && !saver->waiting);
     pass->succeeded = pass->status == F8_OK ? pass->ended : saver->last.succeeded;
     saver->last = *pass;
+    saver->counts.failed += pass->status < 0 && !saver->overdue; /* that was counted then */
     saver->running = saver->overdue = false;
     if (saver->passed && (pass->status < 0 || pass->states > 0))
         saver->passed(saver->owner, &saver->last);
@@ -180,6 +183,7 @@ static void on_written(uv_async_t *async)
     } else if (!synced) {
         saver->pass.states++;
         saver->pass.bytes += saver->copy.size;
+        saver->counts.bytes += saver->copy.size;
     }
     state_copy_done(&saver->copy);
     if (saver->synced)
@@ -324,6 +328,11 @@ int state_saver_ask(struct state_saver *saver, struct state_waiter *waiter, stru
 const struct state_pass *state_saver_last(const struct state_saver *saver)
 {
     return &saver->last;
+}
+
+struct state_counts state_saver_counts(const struct state_saver *saver)
+{
+    return saver->counts;
 }
 
 void state_saver_finish(struct state_saver *saver)

@@ -320,8 +320,12 @@ START_TEST(a_full_disk_is_said_and_tried_again)
     ck_assert_ptr_nonnull(strstr(pass.reason.text, "/snapshots/0000000000000001.new: "));
     ck_assert_int_eq(state_saver_last(fixture.saver)->status, F8_EIO);
     ck_assert_uint_gt(state_saver_last(fixture.saver)->succeeded, 0);
+    struct state_counts counts = state_saver_counts(fixture.saver);
+    ck_assert_uint_eq(counts.failed, 1);
     ck_assert_int_eq(state_fixture_files(fixture.snapshots, NULL), 2);
     passes(1);
+    ck_assert_uint_eq(state_saver_counts(fixture.saver).failed, 1);
+    ck_assert_uint_gt(state_saver_counts(fixture.saver).bytes, counts.bytes);
     snapshot_reboot(&fixture);
     ck_assert(has("dp", 3, fixture.before));
 }
