@@ -219,6 +219,13 @@ bool collective_missing(const struct group *group, uint64_t number, uint32_t ran
 /* Whether the rank holds the gathered bucket. */
 bool collective_holds(const struct group *group, uint32_t rank, uint32_t bucket);
 
+/* What this host's ranks have been given and not yet released, of a broken group too. */
+struct collective_leases {
+    uint32_t count;     /* pairs of a rank and a bucket */
+    uint64_t oldest_ms; /* since the end of the gather that gave the oldest; 0: there is none */
+};
+void collective_leases(const struct group *group, struct collective_leases *ret_leases);
+
 /* "gather of layers.4", "precompute", "seal": in a buffer, which it returns. */
 char *collective_describe(
     const struct group *group, enum round_kind kind, uint32_t bucket, char *buffer, size_t size);

@@ -100,6 +100,8 @@ static void fill_status(struct page *page)
     info->failed_rounds = context->collective.failed;
     info->memory_limit = config->memory_per_uid;
     info->backend = (char *)context->collective.backend->ops->name;
+    if (context->metrics)
+        info->metrics = (char *)context->metrics;
     inspect_devices(page, info);
     inspect_place(page, info);
     inspect_kept_engines(page, info);

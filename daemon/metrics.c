@@ -122,6 +122,9 @@ static void times(
     labelled(text, METRICS_ROUNDS, "state", "running", groups->running);
     metrics_family(text, METRICS_OLDEST);
     metrics_value(text, METRICS_OLDEST, NULL, (double)groups->oldest_ms / 1000);
+    one_count(text, METRICS_LEASES, groups->all_leases.count);
+    metrics_family(text, METRICS_OLDEST_LEASE);
+    metrics_value(text, METRICS_OLDEST_LEASE, NULL, (double)groups->all_leases.oldest_ms / 1000);
     metrics_histogram(text, METRICS_GATHER_TIME, &counters->gather);
     metrics_histogram(text, METRICS_WAIT_TIME, &counters->wait);
     metrics_histogram(text, METRICS_RPC_TIME, &counters->rpc);

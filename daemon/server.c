@@ -164,8 +164,11 @@ static int open_metrics(struct server *server, const struct config *config, stru
 {
     if (config->metrics[0] == '\0')
         return F8_OK;
-    return metrics_http_open(
+    int status = metrics_http_open(
         &server->loop, config, session_metrics_text, &server->session, &server->http, reason);
+    if (status == F8_OK)
+        server->session.metrics = metrics_http_where(server->http);
+    return status;
 }
 
 static int set_up(struct server *server, struct reason *reason)

@@ -27,6 +27,7 @@ static void shut_down(struct server *server)
     (void)uv_timer_stop(&server->patience);
     listener_close(&server->listener);
     metrics_http_close(server->http);
+    server->session.metrics = NULL;
     collective_context_close(&server->session.collective);
     events_close(server->events);
     conn_close_all(&server->conns);

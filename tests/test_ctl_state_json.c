@@ -160,6 +160,29 @@ START_TEST(binary_is_what_it_was)
 }
 END_TEST
 
+/* What an import says of the file that is there now. */
+static json_int_t syncs_of_import(void)
+{
+    ask("--json import run dp --yes", 0);
+    json_t *object = json_loads(text, 0, NULL);
+    const json_t *syncs = json_object_get(json_object_get(object, "import"), "syncs");
+    ck_assert_msg(json_is_integer(syncs), "%s", text);
+    json_int_t value = json_integer_value(syncs);
+    json_decref(object);
+    return value;
+}
+
+START_TEST(import_says_the_syncs_of_either_form)
+{
+    ask("export run dp", 0);
+    ck_assert_int_eq(syncs_of_import(), 42);
+    ask("import run dp --yes", 0);
+    ck_assert_ptr_nonnull(strstr(text, ", as of sync 42"));
+    json_decref(exported());
+    ck_assert_int_eq(syncs_of_import(), 42);
+}
+END_TEST
+
 START_TEST(a_newer_version_is_refused_by_name)
 {
     json_t *object = exported();
@@ -309,6 +332,7 @@ int main(void)
     tcase_add_test(tcase, every_bit_comes_back);
     tcase_add_test(tcase, people_can_read_it);
     tcase_add_test(tcase, binary_is_what_it_was);
+    tcase_add_test(tcase, import_says_the_syncs_of_either_form);
     tcase_add_test(tcase, a_newer_version_is_refused_by_name);
     tcase_add_test(tcase, wrong_values_are_refused_by_key);
     tcase_add_test(tcase, floats_and_bits_must_agree);

@@ -20,6 +20,7 @@
 #define TEXT 4096
 
 static char directory[64], file[96], text[TEXT];
+static char terminal[SIZE + TEXT];
 static uint8_t state[SIZE];
 
 /* How the fake daemon answers. */
@@ -371,6 +372,47 @@ START_TEST(import_is_refused)
 }
 END_TEST
 
+/* What has no end, or none yet, is not waited for. */
+START_TEST(import_takes_regular_files_only)
+{
+    ck_assert_int_eq(mkfifo(file, 0600), 0);
+    ask("--timeout 1 import run dp --yes", 1);
+    assert_says("/state is no regular file: name one that has the state");
+    int writer = open(file, O_RDWR | O_CLOEXEC);
+    ask("--timeout 1 import run dp --yes", 1);
+    assert_says("/state is no regular file");
+    (void)close(writer);
+    ck_assert_int_eq(unlink(file), 0);
+    ck_assert_int_eq(mkdir(file, 0700), 0);
+    ask("import run dp --yes", 1);
+    assert_says("/state is no regular file");
+    ck_assert_int_eq(rmdir(file), 0);
+    ck_assert_int_eq(symlink("/dev/zero", file), 0);
+    ask("import run dp --yes", 1);
+    assert_says("/state is no regular file");
+}
+END_TEST
+
+/* Bytes for programs would garble what the terminal shows. */
+START_TEST(export_spares_the_terminal)
+{
+    for (size_t i = 0; i < SIZE; i++)
+        state[i] = 'x';
+    int status =
+        ctl_fake_on_terminal(answer, "", "export run dp -", 80, terminal, sizeof(terminal));
+    ck_assert_int_eq(status, 2);
+    ck_assert_msg(
+        strstr(terminal, "standard output is a terminal, and the state is binary"), "%s", terminal);
+    ck_assert_ptr_null(strstr(terminal, "xxx"));
+    status =
+        ctl_fake_on_terminal(answer, "", "--force export run dp -", 80, terminal, sizeof(terminal));
+    ck_assert_int_eq(status, 0);
+    ck_assert_uint_eq(strspn(terminal, "x"), SIZE);
+    ctl_fake_must(answer, "export run dp -", terminal, sizeof(terminal));
+    ck_assert_uint_eq(strspn(terminal, "x"), SIZE);
+}
+END_TEST
+
 int main(void)
 {
     TCase *cases = tcase_create("ctl_transfer");
@@ -387,5 +429,7 @@ int main(void)
     tcase_add_test(cases, import_sends_the_file);
     tcase_add_test(cases, import_says_how_long_it_is_kept);
     tcase_add_test(cases, import_is_refused);
+    tcase_add_test(cases, import_takes_regular_files_only);
+    tcase_add_test(cases, export_spares_the_terminal);
     return run_suite("ctl_transfer", cases);
 }

@@ -37,6 +37,7 @@ CELL(status_weights, F8__StatusInfo, "%" PRIu64, (uint64_t)r->weights)
 CELL_BY(status_regions, F8__StatusInfo, table_bytes, r->region_bytes)
 CELL_BY(status_arenas, F8__StatusInfo, table_bytes, r->arena_bytes)
 CELL_BY(status_limit, F8__StatusInfo, table_bytes, r->memory_limit)
+CELL(status_metrics, F8__StatusInfo, "%s", r->metrics[0] != '\0' ? r->metrics : "-")
 CELL(status_gathers, F8__StatusInfo, "%" PRIu64, (uint64_t)r->gathers)
 CELL(status_failed, F8__StatusInfo, "%" PRIu64, (uint64_t)r->failed_rounds)
 ALARM(status_has_failed, F8__StatusInfo, r->failed_rounds > 0)
@@ -50,7 +51,7 @@ static const struct table_column status_list[] = {LEFT("version", status_version
     LEFT("regions", status_regions), LEFT_ALARMING("states", status_states, status_states_alarm),
     LEFT_ALARMING("snapshots", status_snapshots, status_snapshots_alarm),
     LEFT("arenas", status_arenas), LEFT("limit a user", status_limit),
-    LEFT("gathers", status_gathers),
+    LEFT("metrics", status_metrics), LEFT("gathers", status_gathers),
     LEFT_ALARMING("failed rounds", status_failed, status_has_failed)};
 COLUMNS(columns_status, status_list);
 

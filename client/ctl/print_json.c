@@ -188,6 +188,7 @@ json_t *json_of_status(const void *row)
         add_kept(object, s);
         json_object_set_new(object, "states", json_of_states(s));
         json_object_set_new(object, "snapshots", json_of_snapshots(s));
+        json_object_set_new(object, "metrics", text_of(s->metrics));
     }
     return object;
 }

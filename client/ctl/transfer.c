@@ -143,17 +143,23 @@ int command_export(struct ctl *ctl)
     struct channel_reply reply;
     uint64_t size;
     bool piped = strcmp(ctl->arguments[2], "-") == 0;
+    bool is_text = ctl->format != NULL && strcmp(ctl->format, "json") == 0;
     int status;
 
     if (piped && ctl->json) {
         fprintf(stderr, "f8ctl: export: --json and the state cannot both go to standard output\n");
         return CTL_USAGE;
     }
+    if (piped && !is_text && !(ctl->given & CTL_TAKES_FORCE) && isatty(STDOUT_FILENO)) {
+        fprintf(stderr, "f8ctl: export: standard output is a terminal, and the state is binary: "
+                        "name a file, or take --format json, or --force\n");
+        return CTL_USAGE;
+    }
     status = ask_export(ctl, &reply);
     if (status != F8_OK) {
         return ctl_failed(status);
     }
-    if (ctl->format != NULL && strcmp(ctl->format, "json") == 0) {
+    if (is_text) {
         status = transfer_to_json(&reply.fd);
     }
     if (status == F8_OK) {
@@ -168,11 +174,23 @@ int command_export(struct ctl *ctl)
 
 /* ---- import ---- */
 
-static int check_size(int file, const char *name)
+/* A state that was read from a file. */
+struct taken {
+    int memfd;     /* owned: sealed, in the binary form */
+    uint64_t size; /* the file's */
+    uint64_t syncs;
+    bool has_syncs; /* else it is no state, which the daemon will say */
+};
+
+/* A pipe has no begin to come back to, nor a size, and may never end. */
+static int check_file(int file, const char *name)
 {
     struct stat stat;
 
-    if (fstat(file, &stat) == 0 && stat.st_size > (off_t)STATE_DOC_MAX_SIZE) {
+    if (fstat(file, &stat) != 0 || !S_ISREG(stat.st_mode)) {
+        return error_set(F8_EIO, "%s is no regular file: name one that has the state", name);
+    }
+    if (stat.st_size > (off_t)STATE_DOC_MAX_SIZE) {
         return error_set(F8_ELIMIT, "%s has %lld bytes, a state has at most %zu", name,
             (long long)stat.st_size, STATE_DOC_MAX_SIZE);
     }
@@ -180,42 +198,48 @@ static int check_size(int file, const char *name)
 }
 
 /* The file's bytes as the daemon wants them: a memfd that nobody changes any more. */
-static int take_file(int file, const char *name, int *ret_memfd, uint64_t *ret_size)
+static int take_file(int file, const char *name, struct taken *ret_taken)
 {
     int memfd = memfd_create("f8ctl-import", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    int status = memfd >= 0 ? check_size(file, name)
+    struct taken taken = {.size = 0};
+    int status = memfd >= 0 ? check_file(file, name)
                             : error_set(F8_EIO, "no memory for %s: %s", name, strerror(errno));
 
     if (status == F8_OK) {
-        status = ctl_copy_all(file, memfd, name, ret_size);
+        status = ctl_copy_all(file, memfd, name, &taken.size);
     }
-    if (status == F8_OK && *ret_size == 0) {
+    if (status == F8_OK && taken.size == 0) {
         status = error_set(F8_EIO, "%s is empty: f8ctl export writes what this reads", name);
     }
     if (status == F8_OK) {
         status = transfer_from_json(&memfd, name);
+    }
+    if (status == F8_OK) {
+        taken.has_syncs = transfer_syncs(memfd, name, &taken.syncs) == F8_OK;
     }
     if (status == F8_OK &&
         fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0) {
         status = error_set(F8_EIO, "no sealed memory for %s: %s", name, strerror(errno));
     }
     if (status == F8_OK) {
-        *ret_memfd = memfd;
+        taken.memfd = memfd;
+        *ret_taken = taken;
     } else if (memfd >= 0) {
         close(memfd);
     }
     return status;
 }
 
-static int read_file(const char *name, int *ret_memfd, uint64_t *ret_size)
+/* Without waiting for who would write to a FIFO. */
+static int read_file(const char *name, struct taken *ret_taken)
 {
-    int file = open(name, O_RDONLY | O_CLOEXEC);
+    int file = open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     int status;
 
     if (file < 0) {
         return error_set(F8_EIO, "%s cannot be read: %s", name, strerror(errno));
     }
-    status = take_file(file, name, ret_memfd, ret_size);
+    status = take_file(file, name, ret_taken);
     close(file);
     return status;
 }
@@ -255,19 +279,23 @@ static bool ask_left(struct ctl *ctl, uint64_t *ret_left_ms)
 }
 
 /* Who imports into an empty job must know by when the run is to be there. */
-static int report_import(struct ctl *ctl, uint64_t size)
+static int report_import(struct ctl *ctl, const struct taken *taken)
 {
     uint64_t left_ms = 0;
     bool told = ask_left(ctl, &left_ms);
     char left[TABLE_MAX_CELL];
 
     if (ctl->json) {
-        json_t *object = json_of_transfer(ctl, size, json_null());
+        json_t *object = json_of_transfer(ctl, taken->size,
+            taken->has_syncs ? json_integer((json_int_t)taken->syncs) : json_null());
         json_object_set_new(
             object, "left_ms", told ? json_integer((json_int_t)left_ms) : json_null());
         return json_print(ctl, "import", object);
     }
-    print_transfer(ctl, "stored", size);
+    print_transfer(ctl, "stored", taken->size);
+    if (taken->has_syncs) {
+        printf(", as of sync %" PRIu64, taken->syncs);
+    }
     table_duration(left, left_ms);
     if (told && left_ms > 0) {
         printf(", kept for %s unless a seal continues it", left);
@@ -283,9 +311,8 @@ int command_import(struct ctl *ctl)
     F8__Request request = F8__REQUEST__INIT;
     F8__Import import = F8__IMPORT__INIT;
     struct channel_reply reply = {.fd = -1};
-    uint64_t size;
-    int memfd = -1;
-    int status = read_file(ctl->arguments[2], &memfd, &size);
+    struct taken taken;
+    int status = read_file(ctl->arguments[2], &taken);
     int result;
 
     if (status != F8_OK) {
@@ -293,7 +320,7 @@ int command_import(struct ctl *ctl)
     }
     result = confirm_replacement(ctl);
     if (result != CTL_OK) {
-        close(memfd);
+        close(taken.memfd);
         return result;
     }
     import.job = (char *)ctl->arguments[0];
@@ -301,10 +328,10 @@ int command_import(struct ctl *ctl)
     import.group_name = (char *)ctl->arguments[1];
     request.body_case = F8__REQUEST__BODY_IMPORT;
     request.import = &import;
-    status = ctl_ask(ctl, &request, memfd, &reply);
-    close(memfd);
+    status = ctl_ask(ctl, &request, taken.memfd, &reply);
+    close(taken.memfd);
     if (status != F8_OK) {
         return ctl_failed(status);
     }
-    return report_import(ctl, size);
+    return report_import(ctl, &taken);
 }

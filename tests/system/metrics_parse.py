@@ -188,6 +188,17 @@ def compare_weights(host, values):
     check(of(values, "unlisted_weights") == 0, "weights are missing")
 
 
+def compare_leases(host, values):
+    """The holders of each bucket, and that a lease has an age while there is one."""
+    buckets = host.shown("buckets")
+    held = sum(len(bucket["holders"]) for bucket in buckets)
+    same("leases", of(values, "leases"), held)
+    groups = [v for (name, _), v in values.items() if name == "f8gather_group_leases"]
+    same("leases of groups", sum(groups), held)
+    check((of(values, "oldest_lease_seconds") > 0) == (held > 0),
+          f"{held} leases, the oldest of {of(values, 'oldest_lease_seconds')} s")
+
+
 def stand_still(host):
     """Stops the ranks; the daemon ends what they have all asked for."""
     pids = host.shown("groups")[0]["pids"]
@@ -231,6 +242,7 @@ def compare_still(host, values):
     compare_daemon(host, values)
     compare_snapshots(host, values)
     compare_weights(host, values)
+    compare_leases(host, values)
 
 
 def main(f8gatherd, f8ctl, f8bench, http):
