@@ -99,9 +99,8 @@ int state_import_check(const uint8_t *bytes, size_t size, const char *what,
 
 /*
  * Whether the header's weights are those that the list has, in the same order; else the reason
- * names all that the state lacks, has besides, or has as another kind, as far as there is room; those
- * that have none are in the log, up to 100 of each.
- * F8_EMISMATCH, F8_ENOMEM.
+ * names all that the state lacks, has besides, or has as another kind, as far as there is room;
+ * those that have none are in the log, up to 100 of each. F8_EMISMATCH, F8_ENOMEM.
  */
 int state_head_compare(const struct state_head *head, const struct weight_list *list,
     const char *what, struct reason *reason);
