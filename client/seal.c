@@ -31,12 +31,26 @@ static int check_options(const struct f8_group *group, const struct f8_seal_opti
     return state_check(group, options);
 }
 
+/* Each bucket of each group may have a release that waits for room in the socket. */
+static int reserve_releases(struct f8_client *client)
+{
+    uint32_t count = 0;
+    pthread_mutex_lock(&client->lock);
+    for (struct f8_group *g = client->groups; g; g = g->next) {
+        pthread_mutex_lock(&g->lock);
+        count += g->num_buckets;
+        pthread_mutex_unlock(&g->lock);
+    }
+    pthread_mutex_unlock(&client->lock);
+    return channel_reserve_posts(client->channel, count);
+}
+
 static int send_seal(struct f8_group *group, const struct f8_seal_options *options)
 {
     int memfd = -1;
     int status = check_options(group, options);
     if (status == F8_OK)
-        status = channel_reserve_posts(group->client->channel, group->num_buckets);
+        status = reserve_releases(group->client);
     if (status == F8_OK)
         status = state_import(options, &memfd);
     if (status == F8_OK) {
@@ -67,6 +81,7 @@ static int send_seal(struct f8_group *group, const struct f8_seal_options *optio
     pthread_mutex_lock(&group->lock);
     if (status == F8_OK) {
         group->seal = id;
+        group->rejoined = false;
         group->slots = options->slots;
         group->poison = options->poison != 0;
     } else {
@@ -218,9 +233,8 @@ static int with_remedy(int status)
     return error_set(status, "%s; call f8_group_rejoin before f8_seal", text);
 }
 
-int f8_seal(struct f8_group *group, const struct f8_seal_options *options)
+static int seal_group(struct f8_group *group, const struct f8_seal_options *options)
 {
-    CLIENT_CALL(group ? group->client : NULL);
     int status = group_begin_setup(group);
     if (status != F8_OK)
         return status;
@@ -237,4 +251,9 @@ int f8_seal(struct f8_group *group, const struct f8_seal_options *options)
         status = finish_seal(group);
     group_end_setup(group);
     return with_remedy(status);
+}
+
+int f8_seal(struct f8_group *group, const struct f8_seal_options *options)
+{
+    GROUP_CALL(group, seal_group(group, options));
 }

@@ -37,13 +37,19 @@ f8_add_test(test_ctl_state_json SOURCES test_ctl_state_json.c lib/ctl_run.c lib/
 set_tests_properties(test_ctl_state_json PROPERTIES LABELS "tools;operator")
 add_dependencies(test_ctl_state_json f8ctl)
 
-# One call for a trainer whose daemon has ended.
+# One call for a trainer whose daemon has ended, or none.
 f8_add_test(test_reconnect SOURCES system/test_reconnect.c LIBS test_daemon)
 if(F8_SANITIZE)
     target_compile_definitions(test_reconnect PRIVATE KILLS=30 MOMENT_US=150000)
 endif()
 f8_add_test(test_reconnect_calls SOURCES system/test_reconnect_calls.c LIBS test_daemon)
-set_tests_properties(test_reconnect test_reconnect_calls PROPERTIES LABELS "system;operator")
+f8_add_test(test_reconnect_itself SOURCES system/test_reconnect_itself.c LIBS test_daemon)
+set_tests_properties(test_reconnect test_reconnect_calls test_reconnect_itself
+    PROPERTIES LABELS "system;operator")
+if(TARGET f8gather-gloo)
+    add_dependencies(test_reconnect_calls f8gather-gloo)
+    add_dependencies(test_reconnect_itself f8gather-gloo)
+endif()
 add_test(NAME trainer_restart COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system/trainer_restart.sh
     $<TARGET_FILE:f8gatherd> $<TARGET_FILE:trainer_restart> $<TARGET_FILE:f8ctl>)
 set_tests_properties(trainer_restart PROPERTIES LABELS "system;operator")
