@@ -220,8 +220,7 @@ static int check_saved(const struct server *server, struct reason *reason)
         return F8_OK;
     return reason_set(reason, last->status,
         "the last snapshots failed: %.300s; the states are safe beside the socket until a reboot, "
-        "and "
-        "a daemon that starts before it saves them",
+        "and a daemon that starts before it saves them",
         last->reason.text);
 }
 
