@@ -61,7 +61,9 @@ static void print_help(void)
         "the files\nby its name without dashes (log-level = debug). Flags win over the "
         "environment, that over files.\nSIGHUP reads the files again. The socket is %s, or\n"
         "f8gatherd.sock in $XDG_RUNTIME_DIR where that cannot be made.\n"
-        "Exit status: 0 after SIGTERM or SIGINT, 1 if it cannot serve, 2 for a bad setting.\n",
+        "Exit status: 0 after SIGTERM or SIGINT, 1 if it cannot serve or save its last snapshots, "
+        "2 for a\n"
+        "bad setting.\n",
         F8_PROTO_SOCKET);
 }
 
@@ -246,6 +248,8 @@ int config_parse(int argc, char **argv, struct config *ret_config, enum config_a
         return status;
     if (command.print)
         print_config(&draft);
+    if (command.check)
+        config_warn_paths(&draft);
     *ret_config = draft.config;
     *ret_action = command.check || command.print ? CONFIG_EXIT : CONFIG_RUN;
     return F8_OK;

@@ -38,7 +38,7 @@ struct config_setting {
     uint64_t least, most;
 };
 
-#define CONFIG_NUM_SETTINGS 32
+#define CONFIG_NUM_SETTINGS 33
 
 extern const struct config_setting config_settings[]; /* CONFIG_NUM_SETTINGS */
 
@@ -79,6 +79,9 @@ void config_copy(
  * be there. F8_EINVAL with file and line.
  */
 int config_read_files(struct config_draft *draft, const char *path, struct reason *reason);
+
+/* Logs a warning of each path that cannot work here, for --check-config. */
+void config_warn_paths(const struct config_draft *draft);
 
 /* In the environment a setting has this and its flag in capitals; this one names the file. */
 #define CONFIG_ENV_PREFIX "F8GATHERD_"

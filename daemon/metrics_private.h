@@ -25,6 +25,15 @@
     X(STATE_BYTES, "state_bytes", "gauge", "bytes", "Files of scaling states")                     \
     X(STATES, "states", "gauge", "",                                                               \
         "Scaling states that are stored: held by a group, or lingering for one to continue")       \
+    X(SNAPSHOTS, "snapshots", "gauge", "", "Scaling states that have a snapshot on the disk")      \
+    X(SNAPSHOT_BYTES, "snapshot_bytes", "gauge", "bytes", "The newest snapshots of these")         \
+    X(SNAPSHOT_AGE, "snapshot_age_seconds", "gauge", "seconds",                                    \
+        "Since all states were on the disk, or the daemon began; not without --state-dir")         \
+    X(SNAPSHOT_WRITTEN, "snapshot_written_bytes", "counter", "bytes", "Snapshots written")         \
+    X(SNAPSHOT_FAILED, "failed_snapshots", "counter", "",                                          \
+        "Passes over the states that did not get all of them to the disk")                         \
+    X(UNUSED, "unused_state_files", "gauge", "",                                                   \
+        "Files of states that the daemon does not use, by place and cause")                        \
     X(GATHERS, "gathers", "counter", "", "Gathers that ended well")                                \
     X(GATHERED_BYTES, "gathered_bytes", "counter", "bytes",                                        \
         "Bytes of gathered weights without padding, by format on the wire")                        \

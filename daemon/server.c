@@ -212,8 +212,22 @@ static void end_stuck(struct server *server)
     _exit(EXIT_FAILURE);
 }
 
-static void take_down(struct server *server)
+/* Of an end in order: that what is to outlive a reboot is on the disk. */
+static int check_saved(const struct server *server, struct reason *reason)
 {
+    const struct state_pass *last = state_saver_last(server->saver);
+    if (last->status == F8_OK)
+        return F8_OK;
+    return reason_set(reason, last->status,
+        "the last snapshots failed: %.300s; the states are safe beside the socket until a reboot, "
+        "and a daemon that starts before it saves them",
+        last->reason.text);
+}
+
+/* F8_EIO, after an end in order only: not all is saved that is to outlive a reboot. */
+static int take_down(struct server *server, struct reason *reason)
+{
+    int status = F8_OK;
     struct reason nobody = {.text = ""};
     session_end_drain(&server->session, &nobody); /* who waited is gone */
     backend_free(server->cuda);
@@ -224,6 +238,8 @@ static void take_down(struct server *server)
     (void)uv_run(&server->loop, UV_RUN_DEFAULT);
     if (state_saver_is_stuck(server->saver))
         end_stuck(server);
+    if (server->ending)
+        status = check_saved(server, reason);
     state_saver_close(server->saver);
     state_store_close(server->states);
     uv_walk(&server->loop, close_any, NULL); /* what is left: the signals */
@@ -234,6 +250,7 @@ static void take_down(struct server *server)
     conn_context_done(&server->conns);
     registry_free(server->session.registry);
     lock_release(&server->lock);
+    return status;
 }
 
 void server_say_ready(const struct server *server)
@@ -267,6 +284,6 @@ int server_run(const struct config *config, int argc, char **argv, struct reason
         server_say_ready(&server);
         (void)uv_run(&server.loop, UV_RUN_DEFAULT);
     }
-    take_down(&server);
-    return status;
+    int end = take_down(&server, reason);
+    return status < 0 ? status : end;
 }

@@ -78,7 +78,7 @@ static void drain(struct server *server, const char *name)
     if (server->called)
         service_status(status.text);
     else
-        service_stopping(status.text);
+        service_stopping(status.text, waits ? server->config.drain_ms : 0);
     if (!waits && !server->called) {
         shut_down(server);
         return;
@@ -149,6 +149,7 @@ static void on_hangup(uv_signal_t *signal, int number)
         log_error("SIGHUP: no setting is changed: %s", reason.text);
     log_set_level(server->config.log_level);
     state_saver_reload(server->saver);
+    state_store_reload(server->states);
     server_say_ready(server);
 }
 

@@ -73,7 +73,8 @@ void state_form_done(struct state_form *form);
 
 /*
  * Checks a header at the beginning of `size` bytes; what follows is not looked at. `what` begins
- * the reason: "the import of group dp". F8_EINVAL: damaged, cut, or no state at all; F8_EVERSION.
+ * the reason: "the import of group dp". F8_EINVAL: damaged, cut, or no state at all;
+ * F8_EVERSION: it is of a newer form, and its header is whole.
  */
 int state_head_check(const uint8_t *bytes, size_t size, const char *what,
     struct state_head *ret_head, struct reason *reason);
@@ -98,8 +99,8 @@ int state_import_check(const uint8_t *bytes, size_t size, const char *what,
 
 /*
  * Whether the header's weights are those that the list has, in the same order; else the reason
- * names all that the state lacks, has besides, or has as another kind, as far as there is room.
- * F8_EMISMATCH, F8_ENOMEM.
+ * names all that the state lacks, has besides, or has as another kind, as far as there is room;
+ * those that have none are in the log, up to 100 of each. F8_EMISMATCH, F8_ENOMEM.
  */
 int state_head_compare(const struct state_head *head, const struct weight_list *list,
     const char *what, struct reason *reason);

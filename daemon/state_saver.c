@@ -19,6 +19,7 @@ struct state_saver {
     struct state_waiter *waiting; /* borrowed list: for the next pass */
     struct state_waiter *served;  /* borrowed list: for the one under way */
     struct state_pass pass, last;
+    struct state_counts counts;
     struct state_copy copy; /* owned: what the thread writes; no bytes: it syncs */
     int status;             /* the thread's */
     bool synced;            /* the thread's */
@@ -53,13 +54,16 @@ static void note_held_up(struct state_saver *saver, uint64_t since)
         saver->pass.held_up_ns = ns;
 }
 
-static void log_pass(const struct state_pass *pass, const struct state_pass *last)
+/* Of the last one, whoever ends the daemon tells that it failed. */
+static void log_pass(const struct state_pass *pass, const struct state_pass *last, bool is_last)
 {
-    if (pass->status < 0)
+    if (pass->status < 0 && !is_last)
         log_error(
             "snapshots: %s; the states are safe beside the socket until a reboot, and it is tried "
             "again",
             pass->reason.text);
+    else if (pass->status < 0)
+        log_debug("snapshots: the last pass failed");
     else if (last->status < 0)
         log_info("snapshots are written again");
     log_debug("snapshots: %u states, %" PRIu64 " bytes in %.3f s; the loop was held up for at "
@@ -101,6 +105,7 @@ static void note_overdue(struct state_saver *saver)
     last->status = reason_set(&last->reason, F8_EIO, "the disk of %s has not answered for %g s",
         saver->config->state_dir, (double)saver->patience_ms / 1000);
     saver->overdue = true;
+    saver->counts.failed++;
     log_error("snapshots: %s; the states are safe beside the socket until a reboot, and nobody "
               "waits for it any more",
         last->reason.text);
@@ -125,9 +130,10 @@ static void end(struct state_saver *saver)
     (void)uv_timer_stop(&saver->patience);
     pass->ns = uv_hrtime() - saver->begun_ns;
     pass->ended = uv_now(saver->loop);
-    log_pass(pass, &saver->last);
+    log_pass(pass, &saver->last, saver->finished && !saver->again && !saver->waiting);
     pass->succeeded = pass->status == F8_OK ? pass->ended : saver->last.succeeded;
     saver->last = *pass;
+    saver->counts.failed += pass->status < 0 && !saver->overdue; /* that was counted then */
     saver->running = saver->overdue = false;
     if (saver->passed && (pass->status < 0 || pass->states > 0))
         saver->passed(saver->owner, &saver->last);
@@ -177,6 +183,7 @@ static void on_written(uv_async_t *async)
     } else if (!synced) {
         saver->pass.states++;
         saver->pass.bytes += saver->copy.size;
+        saver->counts.bytes += saver->copy.size;
     }
     state_copy_done(&saver->copy);
     if (saver->synced)
@@ -321,6 +328,11 @@ int state_saver_ask(struct state_saver *saver, struct state_waiter *waiter, stru
 const struct state_pass *state_saver_last(const struct state_saver *saver)
 {
     return &saver->last;
+}
+
+struct state_counts state_saver_counts(const struct state_saver *saver)
+{
+    return saver->counts;
 }
 
 void state_saver_finish(struct state_saver *saver)

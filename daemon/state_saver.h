@@ -51,10 +51,17 @@ int state_saver_ask(struct state_saver *saver, struct state_waiter *waiter, stru
 /* The last pass that ended, or the one whose disk does not answer; begun is 0 if there was none. */
 const struct state_pass *state_saver_last(const struct state_saver *saver);
 
+/* Since the daemon began. */
+struct state_counts {
+    uint64_t failed; /* passes */
+    uint64_t bytes;  /* of snapshots that were written */
+};
+struct state_counts state_saver_counts(const struct state_saver *saver);
+
 /*
  * One more pass, for which the loop keeps running as long as the disk answers, and none after it.
  * To be called when the states change no more, and the loop run to its end before
- * state_saver_close.
+ * state_saver_close. If it fails, that is for the caller to tell (state_saver_last).
  */
 void state_saver_finish(struct state_saver *saver);
 

@@ -10,8 +10,8 @@ endforeach()
 
 add_library(snapshot_fixture STATIC lib/snapshot_fixture.c)
 target_link_libraries(snapshot_fixture PUBLIC state_fixture)
-foreach(suite test_state_snapshot test_state_snapshot_kill test_state_snapshot_lost
-        test_state_settle)
+foreach(suite test_state_aside test_state_keep test_state_snapshot test_state_snapshot_kill
+        test_state_snapshot_lost test_state_settle)
     f8_add_test(${suite} SOURCES ${suite}.c LIBS snapshot_fixture)
     set_tests_properties(${suite} PROPERTIES LABELS "state;operator")
 endforeach()

@@ -118,6 +118,10 @@ START_TEST(counts_what_gathers_met)
     has("f8gather_gather_seconds_bucket{le=\"+Inf\"} 3");
     has("f8gather_groups{state=\"sealed\"} 1");
     has("f8gather_open_rounds{state=\"waiting\"} 0");
+    has("f8gather_snapshots 0");
+    has("f8gather_failed_snapshots_total 0");
+    ck_assert_uint_eq(count_of("f8gather_snapshot_age_seconds"), 0); /* without a state directory */
+    ck_assert_uint_eq(count_of("f8gather_unused_state_files{"), 4);
     has("f8gather_group_gathers_total{uid=\"1000\",run=\"train\",group=\"dp\"} 3");
     has("f8gather_group_gathered_bytes_total{uid=\"1000\",run=\"train\",group=\"dp\"} 240");
     has("f8gather_weight_scale{uid=\"1000\",run=\"train\",group=\"dp\",weight=\"cast\"} 1");

@@ -6,6 +6,7 @@
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "lib/state_fixture.h"
@@ -296,6 +297,58 @@ START_TEST(another_owner_has_the_same_values)
 }
 END_TEST
 
+/* What is logged while `other`, which it frees, is compared. */
+static void log_of_difference(struct weight_list *other, char *text, size_t size)
+{
+    int ends[2], out = dup(STDERR_FILENO);
+    ck_assert_int_eq(pipe(ends), 0);
+    (void)dup2(ends[1], STDERR_FILENO);
+    int status = state_head_compare(&form.head, other, "stored state of group dp", &reason);
+    (void)dup2(out, STDERR_FILENO);
+    (void)close(out);
+    (void)close(ends[1]);
+    size_t used = 0;
+    for (ssize_t n; (n = read(ends[0], text + used, size - 1 - used)) > 0;)
+        used += (size_t)n;
+    text[used] = '\0';
+    (void)close(ends[0]);
+    weights_unref(other);
+    ck_assert_int_eq(status, F8_EMISMATCH);
+}
+
+static struct weight_list *list_of(const char *format, int count)
+{
+    struct weight_list *other = state_fixture_model();
+    const struct weight weight = state_fixture_weight();
+    for (int i = 0; i < count; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof(name), format, i);
+        state_fixture_add(other, name, &weight);
+    }
+    return other;
+}
+
+/* The sentence has but a few; who looks for the cause needs all, and a log has an end. */
+START_TEST(all_differences_are_logged)
+{
+    static char text[32768];
+    log_of_difference(list_of("embed.%03d", 4), text, sizeof(text));
+    ck_assert_str_eq(text, "");
+    log_of_difference(list_of("embed.%03d", 90), text, sizeof(text));
+    for (int i = 0; i < 90; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof(name), "embed.%03d", i);
+        ck_assert_msg(strstr(text, name), "%s is not in %s", name, text);
+    }
+    ck_assert_ptr_nonnull(strstr(text, "stored state of group dp: it lacks embed.000, embed.001"));
+    ck_assert_ptr_null(strstr(text, "another"));
+    log_of_difference(list_of("a.name.of.forty.bytes.or.a.few.more.%05d", 112), text, sizeof(text));
+    ck_assert_ptr_nonnull(strstr(text, ".more.00099"));
+    ck_assert_ptr_null(strstr(text, ".more.00100"));
+    ck_assert_ptr_nonnull(strstr(text, "stored state of group dp: it lacks another 12\n"));
+}
+END_TEST
+
 /* Compares the model's state with another list, which it frees. */
 static const char *difference(struct weight_list *other)
 {
@@ -397,6 +450,7 @@ int main(void)
     tcase_add_test(tcase, imports_have_a_weight_once);
     tcase_add_test(tcase, another_owner_has_the_same_values);
     tcase_add_test(tcase, differences_are_named);
+    tcase_add_test(tcase, all_differences_are_logged);
     tcase_add_test(tcase, another_order_is_named);
     tcase_add_test(tcase, long_names_are_cut);
     tcase_add_test(tcase, too_large_a_state_is_refused);

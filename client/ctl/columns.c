@@ -13,6 +13,15 @@
 #include "client/ctl/columns_private.h"
 #include "client/ctl/columns_snapshots.h"
 
+/* A duration that not every row has. */
+static void duration_or_none(char *cell, bool has, uint64_t milliseconds)
+{
+    strcpy(cell, "-");
+    if (has) {
+        table_duration(cell, milliseconds);
+    }
+}
+
 /* ---- status ---- */
 CELL(status_version, F8__StatusInfo, "%s", r->version)
 CELL(status_pid, F8__StatusInfo, "%" PRIu64, (uint64_t)r->pid)
@@ -39,7 +48,7 @@ static const struct table_column status_list[] = {LEFT("version", status_version
     LEFT("kept helpers", status_kept), LEFT("kernels", status_kernels),
     LEFT("threads", status_threads), LEFT("connections", status_connections),
     LEFT("jobs", status_jobs), LEFT("groups", status_groups), LEFT("weights", status_weights),
-    LEFT("regions", status_regions),
+    LEFT("regions", status_regions), LEFT_ALARMING("states", status_states, status_states_alarm),
     LEFT_ALARMING("snapshots", status_snapshots, status_snapshots_alarm),
     LEFT("arenas", status_arenas), LEFT("limit a user", status_limit),
     LEFT("metrics", status_metrics), LEFT("gathers", status_gathers),
@@ -61,15 +70,6 @@ bool columns_job_is_there(const void *row)
 }
 
 COUNT(job_states, F8__JobInfo, states)
-
-/* A duration that not every job has. */
-static void duration_or_none(char *cell, bool has, uint64_t milliseconds)
-{
-    strcpy(cell, "-");
-    if (has) {
-        table_duration(cell, milliseconds);
-    }
-}
 CELL_BY(job_age, F8__JobInfo, duration_or_none, columns_job_is_there(r), r->age_ms)
 NUMBER(job_age, F8__JobInfo, columns_job_is_there(r), r->age_ms)
 CELL_BY(job_left, F8__JobInfo, duration_or_none, r->left_ms > 0, r->left_ms)

@@ -135,23 +135,39 @@ static json_t *array_of_hosts(char *const *hosts, size_t count)
     return array;
 }
 
+static json_t *array_of_names(char *const *names, size_t count)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < count; i++) {
+        json_array_append_new(array, json_string(names[i]));
+    }
+    return array;
+}
+
+/* Files beside the socket that are not used, and for how long those are kept that nobody uses. */
+static json_t *json_of_states(const F8__StatusInfo *s)
+{
+    return json_pack("{s:I, s:o, s:i, s:o, s:i}", "keep_ms", INT(s->state_keep_ms), "damaged",
+        array_of_names(s->states_damaged, s->n_states_damaged), "num_damaged",
+        (int)s->num_states_damaged, "newer", array_of_names(s->states_newer, s->n_states_newer),
+        "num_newer", (int)s->num_states_newer);
+}
+
 /* The states' snapshots; null: none are kept. */
 static json_t *json_of_snapshots(const F8__StatusInfo *s)
 {
-    json_t *damaged = json_array();
-
     if (s->state_directory[0] == '\0') {
-        json_decref(damaged);
         return json_null();
     }
-    for (size_t i = 0; i < s->n_snapshots_damaged; i++) {
-        json_array_append_new(damaged, json_string(s->snapshots_damaged[i]));
-    }
-    return json_pack("{s:s, s:i, s:I, s:o, s:o, s:o, s:i, s:I}", "directory", s->state_directory,
-        "groups", (int)s->snapshots, "bytes", INT(s->snapshot_bytes), "age_ms",
+    return json_pack("{s:s, s:i, s:I, s:o, s:o, s:o, s:i, s:o, s:i, s:I}", "directory",
+        s->state_directory, "groups", (int)s->snapshots, "bytes", INT(s->snapshot_bytes), "age_ms",
         s->snapshot_done ? json_integer(INT(s->snapshot_age_ms)) : json_null(), "failure",
-        text_of(s->snapshot_reason), "damaged", damaged, "num_damaged",
-        (int)s->num_snapshots_damaged, "interval_ms", INT(s->snapshot_interval_ms));
+        text_of(s->snapshot_reason), "damaged",
+        array_of_names(s->snapshots_damaged, s->n_snapshots_damaged), "num_damaged",
+        (int)s->num_snapshots_damaged, "newer",
+        array_of_names(s->snapshots_newer, s->n_snapshots_newer), "num_newer",
+        (int)s->num_snapshots_newer, "interval_ms", INT(s->snapshot_interval_ms));
 }
 
 json_t *json_of_status(const void *row)
@@ -170,6 +186,7 @@ json_t *json_of_status(const void *row)
         add_cuda(object, s);
         add_place(object, s);
         add_kept(object, s);
+        json_object_set_new(object, "states", json_of_states(s));
         json_object_set_new(object, "snapshots", json_of_snapshots(s));
         json_object_set_new(object, "metrics", text_of(s->metrics));
     }
