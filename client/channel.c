@@ -152,6 +152,14 @@ static void say_goodbye(struct channel *channel)
     (void)wire_send(channel->fd, packet, f8__request__pack(&request, packet), NULL);
 }
 
+bool channel_is_lost(struct channel *channel)
+{
+    pthread_mutex_lock(&channel->lock);
+    bool lost = channel->dead == F8_ECONN;
+    pthread_mutex_unlock(&channel->lock);
+    return lost;
+}
+
 void channel_hang_up(struct channel *channel)
 {
     pthread_mutex_lock(&channel->send_lock);

@@ -52,6 +52,9 @@ int channel_open(const struct channel_options *options, struct channel **ret_cha
 /* Ends the connection and frees it. No other thread may use it any more. NULL is allowed. */
 void channel_close(struct channel *channel);
 
+/* Whether it was lost, F8_ECONN: all that is asked for says so now. */
+bool channel_is_lost(struct channel *channel);
+
 /* Ends the connection; what is left is to be closed, and meanwhile says F8_ECONN to everyone. */
 void channel_hang_up(struct channel *channel);
 

@@ -20,25 +20,48 @@ static int check_handle(const struct f8_client *client)
     return F8_OK;
 }
 
-int client_begin(struct f8_client *client, struct f8_client **ret_counted)
+/* Counts a call, unless one thread has the client for itself: CLIENT_SEIZED, CLIENT_REPAIRED. */
+static int count_call(struct f8_client *client)
 {
-    int status = check_handle(client);
-    if (status != F8_OK)
-        return status;
     int calls = atomic_load_explicit(&client->calls, memory_order_relaxed);
-    do {
-        if (calls == CLIENT_SEIZED)
-            return error_set(F8_EBUSY, "another thread is in f8_reconnect of this client");
-    } while (!atomic_compare_exchange_weak_explicit(
-        &client->calls, &calls, calls + 1, memory_order_acquire, memory_order_relaxed));
-    *ret_counted = client;
-    return F8_OK;
+    while (calls >= 0 && !atomic_compare_exchange_weak_explicit(&client->calls, &calls, calls + 1,
+                             memory_order_acquire, memory_order_relaxed))
+        continue;
+    return calls;
 }
 
-void client_end(struct f8_client *const *counted)
+static int begin(struct f8_client *client, bool needs_daemon)
 {
-    if (*counted)
-        atomic_fetch_sub_explicit(&(*counted)->calls, 1, memory_order_release);
+    int status = check_handle(client);
+    int calls = CLIENT_REPAIRED;
+    while (status == F8_OK && calls == CLIENT_REPAIRED) {
+        if (atomic_load_explicit(&client->repair.state, memory_order_relaxed) != REPAIR_NONE)
+            status = repair_before(client, needs_daemon);
+        if (status == F8_OK)
+            calls = count_call(client);
+    }
+    if (calls == CLIENT_SEIZED)
+        status = error_set(F8_EBUSY, "another thread is in f8_reconnect of this client");
+    return status;
+}
+
+int client_begin(struct f8_client *client)
+{
+    return begin(client, true);
+}
+
+int client_begin_local(struct f8_client *client)
+{
+    return begin(client, false);
+}
+
+int client_end(struct f8_client *client, int status)
+{
+    bool ended =
+        status == F8_ECONN && client->repair.patience_ms != 0 && channel_is_lost(client->channel);
+    uint64_t connection = client->repair.connection;
+    atomic_fetch_sub_explicit(&client->calls, 1, memory_order_release);
+    return ended ? repair_after(client, connection) : status;
 }
 
 int client_seize(struct f8_client *client)
@@ -94,13 +117,13 @@ int f8_connect(const struct f8_connect_options *options, struct f8_client **ret_
     client->pid = getpid();
     pthread_mutex_init(&client->lock, NULL);
     pthread_mutex_init(&client->region_lock, NULL);
+    repair_init(&client->repair, options->reconnect_ms);
     *ret_client = client;
     return F8_OK;
 }
 
-int f8_capability(struct f8_client *client, const char *name, int *ret_has)
+static int find_capability(struct f8_client *client, const char *name, int *ret_has)
 {
-    CLIENT_CALL(client);
     if (!name || !ret_has)
         return error_set(F8_EINVAL, "f8_capability: name and ret_has must not be NULL");
     char *names[] = {(char *)(uintptr_t)name};
@@ -111,6 +134,11 @@ int f8_capability(struct f8_client *client, const char *name, int *ret_has)
             has = channel_can(client->channel, (enum f8_capability)c);
     *ret_has = has;
     return F8_OK;
+}
+
+int f8_capability(struct f8_client *client, const char *name, int *ret_has)
+{
+    CLIENT_CALL(client, find_capability(client, name, ret_has));
 }
 
 int client_check_stream(struct f8_client *client, const char *call, const void *stream)
@@ -143,13 +171,17 @@ int client_set_device(struct f8_client *client, int ordinal)
     return status;
 }
 
-int f8_set_device(struct f8_client *client, int device)
+static int set_device(struct f8_client *client, int device)
 {
-    CLIENT_CALL(client);
     pthread_mutex_lock(&client->region_lock);
     int status = client_set_device(client, device);
     pthread_mutex_unlock(&client->region_lock);
     return status;
+}
+
+int f8_set_device(struct f8_client *client, int device)
+{
+    CLIENT_CALL(client, set_device(client, device));
 }
 
 static void free_groups(struct f8_client *client, bool forked)
@@ -184,15 +216,15 @@ void f8_close(struct f8_client *client)
     if (!forked) {
         pthread_mutex_destroy(&client->lock);
         pthread_mutex_destroy(&client->region_lock);
+        repair_done(&client->repair);
     }
     free(client->job);
     free(client->token);
     free(client);
 }
 
-int f8_traffic_read(struct f8_client *client, struct f8_traffic *ret_traffic)
+static int read_traffic(struct f8_client *client, struct f8_traffic *ret_traffic)
 {
-    CLIENT_CALL(client);
     struct channel_traffic traffic;
     channel_traffic(client->channel, &traffic);
     *ret_traffic = (struct f8_traffic){.sent = traffic.sent,
@@ -201,4 +233,9 @@ int f8_traffic_read(struct f8_client *client, struct f8_traffic *ret_traffic)
         .received_bytes = traffic.received_bytes,
         .gathers = atomic_load_explicit(&client->gathers, memory_order_relaxed)};
     return F8_OK;
+}
+
+int f8_traffic_read(struct f8_client *client, struct f8_traffic *ret_traffic)
+{
+    CLIENT_CALL(client, read_traffic(client, ret_traffic));
 }

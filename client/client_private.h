@@ -16,12 +16,34 @@
 #include "client/device.h"
 #include "client/f8client.h"
 
-/* In place of a number of calls. */
-#define CLIENT_SEIZED (-1)
+/* In place of a number of calls: f8_reconnect, or repair.c, has the client for itself. */
+#define CLIENT_SEIZED   (-1)
+#define CLIENT_REPAIRED (-2)
+
+enum repair_state {
+    REPAIR_NONE = 0,
+    REPAIR_UNDER_WAY, /* by one thread; others wait for it before their calls begin */
+    REPAIR_FAILED,    /* the next call that begins tries again */
+};
+
+/* A client that is to connect again by itself (repair.c). */
+struct repair {
+    int patience_ms;      /* f8_connect_options.reconnect_ms; 0: it is not to */
+    atomic_int state;     /* enum repair_state */
+    pthread_mutex_t lock; /* all below */
+    pthread_cond_t over;  /* an attempt is over */
+    uint64_t attempts;    /* that are over */
+    int status;           /* of the last one */
+    char text[512];       /* why it failed */
+    /* Changed by the thread that has the client for itself, so that counted calls may read them. */
+    uint64_t connection; /* how often the channel was replaced: which end a call has met */
+    char replaced[256];  /* which daemon ended last, and which is in its place */
+};
 
 struct f8_client {
     struct channel *channel;         /* owned */
     char *job, *token;               /* owned: to connect again; the token may be NULL */
+    pid_t ended;                     /* the last daemon that told all; of reconnect.c */
     pid_t pid;                       /* of the process that connected: a forked child has another */
     pthread_mutex_t lock;            /* of the two lists */
     struct f8_region *regions;       /* owned: a list */
@@ -31,8 +53,9 @@ struct f8_client {
     _Atomic(struct device *) device; /* owned; NULL: the host. Set once, under region_lock, and by
                                         f8_reconnect */
     atomic_uint_fast64_t gathers;
-    atomic_int
-        calls; /* under way; CLIENT_SEIZED: f8_reconnect, which changes what all others read */
+    atomic_int calls; /* under way; CLIENT_SEIZED, CLIENT_REPAIRED: one thread alone, which changes
+                         what all others read */
+    struct repair repair;
 };
 
 struct f8_region {
@@ -48,27 +71,58 @@ struct f8_region {
 
 /*
  * The call of a public function begins: F8_EINVAL for a NULL client, F8_EFORKED in a child of the
- * process that connected, F8_EBUSY while f8_reconnect has the client for itself. It is in
- * *ret_counted until client_end. Calls inside calls are counted too.
+ * process that connected, F8_EBUSY while f8_reconnect has the client for itself. It is counted
+ * until client_end, and no call is begun inside another. A client that connects again by itself
+ * does so here if it could not before: F8_ENODAEMON, or whatever it failed with.
  */
-int client_begin(struct f8_client *client, struct f8_client **ret_counted);
-void client_end(struct f8_client *const *counted);
+int client_begin(struct f8_client *client);
+
+/* client_begin of what needs no daemon: it waits while one is looked for, but does not look. */
+int client_begin_local(struct f8_client *client);
+
+/*
+ * The call ends with `status`, which is given back. If the daemon has ended (F8_ECONN), a client
+ * that connects again by itself does that first: F8_EBROKEN then, or why it failed.
+ */
+int client_end(struct f8_client *client, int status);
 
 /* Makes the caller the only one who is inside, until client_release. F8_EBUSY, and as above. */
 int client_seize(struct f8_client *client);
 void client_release(struct f8_client *client);
 
 /*
- * The first line of every public function but f8_connect, f8_close and f8_reconnect: it returns at
- * once if the call must not be, and else counts it until the function ends, whichever way.
+ * What every public function but f8_connect, f8_close and f8_reconnect consists of, or GROUP_CALL:
+ * `call`, an expression with a status, counted from its begin to its end; it is not evaluated if
+ * the call must not be. Returns from the function.
  */
-#define CLIENT_CALL(client)                                                                        \
-    __attribute__((cleanup(client_end))) struct f8_client *counted_call = NULL;                    \
+#define CLIENT_CALL(client, call)                                                                  \
     do {                                                                                           \
-        int refused_call = client_begin((client), &counted_call);                                  \
-        if (refused_call != F8_OK)                                                                 \
-            return refused_call;                                                                   \
+        struct f8_client *called_client = (client);                                                \
+        int begun_call = client_begin(called_client);                                              \
+        return begun_call == F8_OK ? client_end(called_client, (call)) : begun_call;               \
     } while (0)
+
+/* ---- repair.c: a client that connects again by itself ---- */
+
+/* 0: it is not to. */
+void repair_init(struct repair *repair, int patience_ms);
+void repair_done(struct repair *repair);
+
+/* Waits for the thread that repairs; if an earlier attempt failed, and `again`, tries once more. */
+int repair_before(struct f8_client *client, bool again);
+
+/* A call, not counted any more, met the end of that connection: client_end's status. */
+int repair_after(struct f8_client *client, uint64_t connection);
+
+/* The channel was replaced, and the daemon at its end knows all that `ended` did; seized. */
+void repair_note(struct f8_client *client, pid_t ended);
+
+/*
+ * reconnect.c: what f8_reconnect does, on a client that is seized, until `deadline` (milliseconds
+ * of reconnect_now_ms). Groups that were lost then are F8_EBROKEN until f8_group_rejoin.
+ */
+int reconnect_by_itself(struct f8_client *client, int64_t deadline);
+int64_t reconnect_now_ms(void);
 
 /* F8_EINVAL, saying so, unless `name` has 1 to 255 bytes; `what` it names is for the text. */
 int client_check_name(const char *what, const char *name);

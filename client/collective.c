@@ -8,7 +8,7 @@
 #include "client/error.h"
 #include "client/group.h"
 
-void group_abandon(struct f8_group *group)
+void group_abandon(struct f8_group *group, bool holding)
 {
     struct channel *channel = group->client->channel;
     for (uint32_t i = 0; i < group->num_buckets; i++) {
@@ -16,7 +16,8 @@ void group_abandon(struct f8_group *group)
         channel_abandon(channel, bucket->pre_gather);
         channel_abandon(channel, bucket->gather);
         bucket->pre_gather = bucket->gather = 0;
-        group_set_state(group, bucket, BUCKET_IDLE);
+        if (!holding || bucket->state != BUCKET_HELD)
+            group_set_state(group, bucket, BUCKET_IDLE);
     }
     for (uint32_t i = 0; i < GROUP_MAX_TICKETS; i++) {
         channel_abandon(channel, group->tickets[i]);
@@ -127,20 +128,17 @@ static int start_whole(struct f8_group *group, const struct whole *whole, int64_
 
 int f8_precompute(struct f8_group *group, int64_t deadline_ms, void *stream, f8_ticket *ret_ticket)
 {
-    CLIENT_CALL(group ? group->client : NULL);
-    return start_whole(group, &precompute, deadline_ms, stream, ret_ticket);
+    GROUP_CALL(group, start_whole(group, &precompute, deadline_ms, stream, ret_ticket));
 }
 
 int f8_sync(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
 {
-    CLIENT_CALL(group ? group->client : NULL);
-    return start_whole(group, &sync, deadline_ms, NULL, ret_ticket);
+    GROUP_CALL(group, start_whole(group, &sync, deadline_ms, NULL, ret_ticket));
 }
 
 int f8_invalidate(struct f8_group *group, int64_t deadline_ms, f8_ticket *ret_ticket)
 {
-    CLIENT_CALL(group ? group->client : NULL);
-    return start_whole(group, &invalidate, deadline_ms, NULL, ret_ticket);
+    GROUP_CALL(group, start_whole(group, &invalidate, deadline_ms, NULL, ret_ticket));
 }
 
 static uint64_t *find_ticket(struct f8_group *group, f8_ticket ticket)
@@ -185,9 +183,8 @@ static int end_ticket(
     return reply->status == F8_OK ? group_wait_done(group, reply->done, stream) : reply->status;
 }
 
-int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms, void *stream)
+static int wait_ticket(struct f8_group *group, f8_ticket ticket, int timeout_ms, void *stream)
 {
-    CLIENT_CALL(group ? group->client : NULL);
     int status = check_ticket(group, ticket);
     if (status == F8_OK)
         status = client_check_stream(group->client, "f8_wait", stream);
@@ -205,17 +202,31 @@ int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms, void *stre
     return status;
 }
 
-int f8_test(struct f8_group *group, f8_ticket ticket, int *ret_done, void *stream)
+int f8_wait(struct f8_group *group, f8_ticket ticket, int timeout_ms, void *stream)
 {
-    CLIENT_CALL(group ? group->client : NULL);
-    int status = check_ticket(group, ticket);
+    GROUP_CALL(group, wait_ticket(group, ticket, timeout_ms, stream));
+}
+
+static int test_ticket(struct f8_group *group, f8_ticket ticket, int *ret_done, void *stream)
+{
+    int status = group_check_broken(group);
+    if (status != F8_OK) { /* all that was open is over */
+        *ret_done = 1;
+        return status;
+    }
+    status = check_ticket(group, ticket);
     if (status != F8_OK)
         return status;
     bool done = channel_test(group->client->channel, ticket);
     if (done)
-        status = f8_wait(group, ticket, 0, stream);
+        status = wait_ticket(group, ticket, 0, stream);
     *ret_done = done;
     return status;
+}
+
+int f8_test(struct f8_group *group, f8_ticket ticket, int *ret_done, void *stream)
+{
+    CLIENT_CALL(group_client(group), test_ticket(group, ticket, ret_done, stream));
 }
 
 /* F8_EBUSY if a precompute that reads the weight's shard is open; lock held. */
@@ -269,9 +280,8 @@ static int enter_weights(struct f8_group *group, const char *call, uint32_t firs
     return status;
 }
 
-int f8_changed(struct f8_group *group, uint32_t first, uint32_t count)
+static int tell_changed(struct f8_group *group, uint32_t first, uint32_t count)
 {
-    CLIENT_CALL(group ? group->client : NULL);
     uint64_t generation;
     int status = enter_weights(group, "f8_changed", first, count, &generation);
     if (status != F8_OK || count == 0)
@@ -287,10 +297,14 @@ int f8_changed(struct f8_group *group, uint32_t first, uint32_t count)
     return channel_call(group->client->channel, &request, -1, NULL);
 }
 
-int f8_weight_move(
+int f8_changed(struct f8_group *group, uint32_t first, uint32_t count)
+{
+    GROUP_CALL(group, tell_changed(group, first, count));
+}
+
+static int move_weight(
     struct f8_group *group, uint32_t weight, const struct f8_region *region, uint64_t offset)
 {
-    CLIENT_CALL(group ? group->client : NULL);
     uint64_t generation;
     int status = enter_weights(group, "f8_weight_move", weight, 1, &generation);
     if (status != F8_OK)
@@ -316,9 +330,14 @@ int f8_weight_move(
     return F8_OK;
 }
 
-int f8_quiesce(struct f8_group *group, int timeout_ms)
+int f8_weight_move(
+    struct f8_group *group, uint32_t weight, const struct f8_region *region, uint64_t offset)
 {
-    CLIENT_CALL(group ? group->client : NULL);
+    GROUP_CALL(group, move_weight(group, weight, region, offset));
+}
+
+static int quiesce_group(struct f8_group *group, int timeout_ms)
+{
     pthread_mutex_lock(&group->lock);
     F8__Quiesce quiesce = F8__QUIESCE__INIT;
     quiesce.group = group->id;
@@ -338,4 +357,9 @@ int f8_quiesce(struct f8_group *group, int timeout_ms)
         return reply.status;
     channel_abandon(channel, id);
     return status;
+}
+
+int f8_quiesce(struct f8_group *group, int timeout_ms)
+{
+    GROUP_CALL(group, quiesce_group(group, timeout_ms));
 }

@@ -51,9 +51,9 @@ static void copy_rank_major(const struct f8_group *group, const struct bucket *b
     }
 }
 
-int f8_copy_size(struct f8_group *group, uint32_t bucket, enum f8_layout layout, uint64_t *ret_size)
+static int ask_copy_size(
+    struct f8_group *group, uint32_t bucket, enum f8_layout layout, uint64_t *ret_size)
 {
-    CLIENT_CALL(group ? group->client : NULL);
     struct bucket *b;
     int status = group_enter_bucket(group, bucket, &b);
     if (status != F8_OK)
@@ -63,6 +63,11 @@ int f8_copy_size(struct f8_group *group, uint32_t bucket, enum f8_layout layout,
         *ret_size = copy_size(group, b, layout);
     pthread_mutex_unlock(&group->lock);
     return status;
+}
+
+int f8_copy_size(struct f8_group *group, uint32_t bucket, enum f8_layout layout, uint64_t *ret_size)
+{
+    GROUP_CALL(group, ask_copy_size(group, bucket, layout, ret_size));
 }
 
 static int check_copy(const struct f8_group *group, const struct bucket *bucket,
@@ -81,10 +86,9 @@ static int check_copy(const struct f8_group *group, const struct bucket *bucket,
     return F8_OK;
 }
 
-int f8_copy_out(struct f8_group *group, uint32_t bucket, enum f8_layout layout, void *dst,
+static int copy_bucket(struct f8_group *group, uint32_t bucket, enum f8_layout layout, void *dst,
     uint64_t size, void *stream)
 {
-    CLIENT_CALL(group ? group->client : NULL);
     struct bucket *b;
     int status = group_enter_bucket(group, bucket, &b);
     if (status != F8_OK)
@@ -104,4 +108,10 @@ int f8_copy_out(struct f8_group *group, uint32_t bucket, enum f8_layout layout, 
     else
         copy_rank_major(group, &held, dst);
     return F8_OK;
+}
+
+int f8_copy_out(struct f8_group *group, uint32_t bucket, enum f8_layout layout, void *dst,
+    uint64_t size, void *stream)
+{
+    GROUP_CALL(group, copy_bucket(group, bucket, layout, dst, size, stream));
 }

@@ -134,6 +134,7 @@ int device_open(struct channel *channel, int ordinal, struct device **ret_device
     device->driver = driver;
     device->ordinal = ordinal;
     device->left = true;
+    device->holders = 1;
     device->daemon = open_daemon(channel);
     pthread_mutex_init(&device->lock, NULL);
     status = open_device(device, channel);
@@ -195,7 +196,7 @@ static void destroy_events(struct device *device)
 
 void device_free(struct device *device, bool forked)
 {
-    if (!device)
+    if (!device || atomic_fetch_sub(&device->holders, 1) > 1)
         return;
     if (!forked && device->context && device_enter(device) == F8_OK) {
         destroy_events(device);

@@ -39,8 +39,9 @@ int device_open(struct channel *channel, int ordinal, struct device **ret_device
 void device_leave(struct device *device, struct channel *channel);
 
 /*
- * Ends it; NULL is allowed. Events that the daemon may still use are left to the process's end:
- * destroying those is undefined. `forked`: only frees.
+ * The client's hold on it ends, and it does with the last arena; NULL is allowed. Events that the
+ * daemon may still use are left to the process's end: destroying those is undefined. `forked`: only
+ * frees.
  */
 void device_free(struct device *device, bool forked);
 
@@ -90,6 +91,9 @@ int device_arena_open(struct device *device, const F8__SealReply *reply, int fd,
  * is being read would end the caller's context.
  */
 void device_arena_close(struct device_arena *arena);
+
+/* The one that it lies on, which is another than the client's once that has another daemon. */
+struct device *device_arena_device(const struct device_arena *arena);
 
 /* In a forked child: frees only. */
 void device_arena_forget(struct device_arena *arena);

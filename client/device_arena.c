@@ -13,7 +13,7 @@
 #define MAX_DONE 4096
 
 struct device_arena {
-    struct device *device; /* borrowed: the client's; outlives it */
+    struct device *device; /* owned: a hold on it */
     driver_device_pointer address;
     size_t reserved; /* bytes of addresses; 0: none */
     size_t mapped;   /* bytes of memory there; 0: none */
@@ -129,6 +129,7 @@ int device_arena_open(struct device *device, const F8__SealReply *reply, int fd,
         free(arena);
         return status;
     }
+    atomic_fetch_add(&device->holders, 1);
     *ret_address = (void *)(uintptr_t)arena->address;
     *ret_arena = arena;
     return F8_OK;
@@ -142,11 +143,19 @@ void device_arena_close(struct device_arena *arena)
         give_back(arena);
         device_exit(arena->device);
     }
+    device_free(arena->device, false);
     free(arena);
+}
+
+struct device *device_arena_device(const struct device_arena *arena)
+{
+    return arena->device;
 }
 
 void device_arena_forget(struct device_arena *arena)
 {
+    if (arena)
+        device_free(arena->device, true);
     free(arena);
 }
 

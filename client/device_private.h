@@ -22,6 +22,7 @@ struct device {
     atomic_bool stuck;           /* it was waited for in vain: not once more */
     bool left;                   /* the daemon has let go of the events, or never knew them */
     int daemon;                  /* owned: its pidfd; -1: it cannot be waited for */
+    atomic_int holders;          /* the client, and arenas, which may outlive the daemon's end */
 
     pthread_mutex_t lock;      /* all below */
     struct CUstream_st *order; /* owned */

@@ -102,7 +102,23 @@ struct f8_connect_options {
     const char *job;    /* name of the training run, at most 255 bytes; required */
     const char *token;  /* optional secret of the job, set by its first client: separates
                            containers that share a uid */
+    int reconnect_ms;   /* milliseconds, F8_FOREVER; 0: off. How long a call that finds the daemon
+                           gone does by itself what f8_reconnect does, before it returns */
 };
+
+/*
+ * With reconnect_ms a restart of the daemon is to the trainer what any break of its groups is. The
+ * call that meets the daemon's end tells all to the one that takes its place, and then returns
+ * F8_EBROKEN, also if it is of no group: nothing came of it (of a sync, f8_syncs knows). So do all
+ * calls of the client's groups, naming the daemon that ended, until f8_group_rejoin, which has
+ * nothing left to do; f8_seal follows, with F8_STATE_CONTINUE. Until f8_group_rejoin what was held
+ * may be read and released. Groups over several hosts are left to f8_group_rejoin_hosts, as below.
+ *
+ * Of several threads whose calls meet the end, one does this, when the others have left their
+ * calls; those return what it returns, and calls that begin meanwhile wait for it. Without a daemon
+ * in time: F8_ENODAEMON, F8_ECONN; else errors of f8_reconnect. After one, the next call first
+ * tries again. f8_release and f8_close never try. f8_reconnect may be called all the same.
+ */
 
 /*
  * Connects to the daemon. Gives a client in *ret_client, to be ended with f8_close.
@@ -140,6 +156,8 @@ F8_API void f8_close(struct f8_client *client);
  * f8_reconnect may be called again after each. A group over several hosts needs a new unique id:
  * f8_group_rejoin_hosts joins and registers it again, of groups that take amaxes first.
  * On a client that is connected it ends that connection first, which breaks its groups.
+ *
+ * A client does this by itself where f8_connect_options.reconnect_ms asks for it.
  *
  * F8_EBUSY, and nothing was done: another thread's call on the client or what is its own has not
  * returned, as it does with F8_ECONN once the daemon is gone; try again. Calls that begin meanwhile
@@ -205,6 +223,7 @@ F8_API int f8_group_join(struct f8_client *client, const char *name, uint32_t ra
  * After a failure broke the group: joins its next generation. Weights and buckets that this rank
  * registered are kept, with the amax groups that they name; versions restart, views held become
  * stale. f8_seal must follow. A group and the amax group that its weights name break together.
+ * After a reconnection, which has joined it, this only says that the trainer knows.
  *
  * What waits as a group breaks ends with the status of the first cause: F8_ERANKDEAD, F8_EMISMATCH,
  * F8_EDEADLINE, F8_EIO ...; whatever is asked of it after that, until this call, with F8_EBROKEN.
@@ -295,17 +314,6 @@ struct f8_bucket_desc {
 F8_API int f8_register(struct f8_group *group, const struct f8_weight_desc *weights,
     uint32_t num_weights, const struct f8_bucket_desc *buckets, uint32_t num_buckets);
 
-/* Where the scaling state of delayed weights comes from. */
-enum f8_state {
-    F8_STATE_FRESH = 0,    /* nothing is known; what was stored for the group is dropped */
-    F8_STATE_CONTINUE = 1, /* what the daemon has stored for this job and group, as of its last
-                              sync; with syncs 0 and nothing stored as F8_STATE_FRESH */
-    F8_STATE_IMPORT = 2,   /* what f8_export gave, such as from a checkpoint */
-};
-
-/* As f8_seal_options.syncs: whatever is stored, but something: F8_ENOENT if there is nothing. */
-#define F8_ANY_SYNCS UINT64_MAX
-
 /* Settings of f8_seal; all ranks must give the same. Zero-initialise. */
 struct f8_seal_options {
     uint32_t slots;      /* shared slots; must be > 0 if any bucket is shared; see f8_release */
@@ -329,6 +337,9 @@ struct f8_seal_options {
  * another number of syncs; F8_ENOENT: F8_STATE_CONTINUE with syncs other than 0, F8_ANY_SYNCS
  * included, of delayed weights for which nothing is stored. A first start so seals with
  * F8_STATE_FRESH, or continues at syncs 0, which refuses what an earlier run has left.
+ *
+ * F8_EORDER: the group is sealed. F8_EBROKEN: it broke, from the cause that the text names, and
+ * f8_group_rejoin must come first.
  */
 F8_API int f8_seal(struct f8_group *group, const struct f8_seal_options *options);
 
@@ -427,8 +438,8 @@ F8_API int f8_gather_test(struct f8_group *group, uint32_t bucket, int *ret_done
 F8_API int f8_view_check(struct f8_group *group, const struct f8_view *view);
 
 /*
- * Gives a gathered bucket back. Never blocks (but see poison); allowed from finalizers and after a
- * failure.
+ * Gives a gathered bucket back. Never blocks (but see poison, and reconnect_ms: it waits for
+ * another thread that looks for a daemon); allowed from finalizers and after a failure.
  *
  * Shared slots: all ranks should release in the same order relative to their gathers. A slot is
  * free when every rank has released it; if one rank still holds bucket A and another still holds
@@ -460,13 +471,6 @@ F8_API int f8_quiesce(struct f8_group *group, int timeout_ms);
  */
 F8_API int f8_weight_move(
     struct f8_group *group, uint32_t weight, const struct f8_region *region, uint64_t offset);
-
-/* Orders of f8_copy_out. */
-enum f8_layout {
-    F8_WEIGHT_MAJOR = 1, /* whole weights one after the other, without padding */
-    F8_RANK_MAJOR = 2,   /* FSDP2's all-gather output: for each rank, its padded chunk (c rows) of
-                            every weight */
-};
 
 /* Bytes that f8_copy_out of this bucket needs. */
 F8_API int f8_copy_size(

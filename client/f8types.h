@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * libf8client: the words of f8client.h, which includes this: objects, element types, formats,
- * flavours. Values are those of the protocol and never change.
+ * flavours, states, layouts. Values are those of the protocol and never change.
  */
 #ifndef F8TYPES_H
 #define F8TYPES_H
@@ -73,6 +73,24 @@ enum f8_wire {
     F8_WIRE_F16 = 3,
     F8_WIRE_E4M3FN = 17,
     F8_WIRE_E5M2 = 18,
+};
+
+/* Where the scaling state of delayed weights comes from. */
+enum f8_state {
+    F8_STATE_FRESH = 0,    /* nothing is known; what was stored for the group is dropped */
+    F8_STATE_CONTINUE = 1, /* what the daemon has stored for this job and group, as of its last
+                              sync; with syncs 0 and nothing stored as F8_STATE_FRESH */
+    F8_STATE_IMPORT = 2,   /* what f8_export gave, such as from a checkpoint */
+};
+
+/* As f8_seal_options.syncs: whatever is stored, but something: F8_ENOENT if there is nothing. */
+#define F8_ANY_SYNCS UINT64_MAX
+
+/* Orders of f8_copy_out. */
+enum f8_layout {
+    F8_WEIGHT_MAJOR = 1, /* whole weights one after the other, without padding */
+    F8_RANK_MAJOR = 2,   /* FSDP2's all-gather output: for each rank, its padded chunk (c rows) of
+                            every weight */
 };
 
 #endif

@@ -81,9 +81,8 @@ static int send_and_lock(struct f8_group *group, struct sending *sending, uint64
     return error_set(F8_ESTALE, "group %s was re-joined meanwhile", group->name);
 }
 
-int f8_pre_gather(struct f8_group *group, uint32_t bucket, void *stream)
+static int pre_gather_bucket(struct f8_group *group, uint32_t bucket, void *stream)
 {
-    CLIENT_CALL(group ? group->client : NULL);
     struct bucket *b;
     int status = group_enter_bucket(group, bucket, &b);
     if (status != F8_OK)
@@ -117,6 +116,11 @@ int f8_pre_gather(struct f8_group *group, uint32_t bucket, void *stream)
     return status;
 }
 
+int f8_pre_gather(struct f8_group *group, uint32_t bucket, void *stream)
+{
+    GROUP_CALL(group, pre_gather_bucket(group, bucket, stream));
+}
+
 /* Whether a gather may be asked for; if so the bucket is SENDING. Lock held. */
 static int begin_gather(struct f8_group *group, struct bucket *bucket, int64_t deadline_ms)
 {
@@ -140,9 +144,8 @@ static int begin_gather(struct f8_group *group, struct bucket *bucket, int64_t d
     return status;
 }
 
-int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_ms, void *stream)
+static int gather_bucket(struct f8_group *group, uint32_t bucket, int64_t deadline_ms, void *stream)
 {
-    CLIENT_CALL(group ? group->client : NULL);
     struct bucket *b;
     int status = group_enter_bucket(group, bucket, &b);
     if (status != F8_OK)
@@ -172,6 +175,11 @@ int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_ms, void
     }
     pthread_mutex_unlock(&group->lock);
     return status;
+}
+
+int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_ms, void *stream)
+{
+    GROUP_CALL(group, gather_bucket(group, bucket, deadline_ms, stream));
 }
 
 /* The views' mark of a use: those of an earlier generation of the group never match. */
@@ -284,10 +292,9 @@ static int begin_post_gather(struct f8_group *group, uint32_t bucket, const stru
     return status;
 }
 
-int f8_post_gather(struct f8_group *group, uint32_t bucket, int timeout_ms, struct f8_view *views,
-    uint32_t num_views, void *stream)
+static int post_gather_bucket(struct f8_group *group, uint32_t bucket, int timeout_ms,
+    struct f8_view *views, uint32_t num_views, void *stream)
 {
-    CLIENT_CALL(group ? group->client : NULL);
     uint64_t id;
     int status = begin_post_gather(group, bucket, views, num_views, &id);
     if (status == F8_OK)
@@ -312,10 +319,19 @@ int f8_post_gather(struct f8_group *group, uint32_t bucket, int timeout_ms, stru
     return status;
 }
 
-int f8_gather_test(struct f8_group *group, uint32_t bucket, int *ret_done)
+int f8_post_gather(struct f8_group *group, uint32_t bucket, int timeout_ms, struct f8_view *views,
+    uint32_t num_views, void *stream)
 {
-    CLIENT_CALL(group ? group->client : NULL);
+    GROUP_CALL(group, post_gather_bucket(group, bucket, timeout_ms, views, num_views, stream));
+}
+
+static int test_gather(struct f8_group *group, uint32_t bucket, int *ret_done)
+{
     struct bucket *b;
+    if (group->broken) { /* all that was open is over, as f8_post_gather says */
+        *ret_done = 1;
+        return F8_OK;
+    }
     int status = group_enter_bucket(group, bucket, &b);
     if (status != F8_OK)
         return status;
@@ -327,9 +343,13 @@ int f8_gather_test(struct f8_group *group, uint32_t bucket, int *ret_done)
     return status;
 }
 
-int f8_view_check(struct f8_group *group, const struct f8_view *view)
+int f8_gather_test(struct f8_group *group, uint32_t bucket, int *ret_done)
 {
-    CLIENT_CALL(group ? group->client : NULL);
+    CLIENT_CALL(group_client(group), test_gather(group, bucket, ret_done));
+}
+
+static int check_view(struct f8_group *group, const struct f8_view *view)
+{
     int status = F8_OK;
     pthread_mutex_lock(&group->lock);
     if (!view || view->weight >= group->num_weights) {
@@ -346,6 +366,11 @@ int f8_view_check(struct f8_group *group, const struct f8_view *view)
     return status;
 }
 
+int f8_view_check(struct f8_group *group, const struct f8_view *view)
+{
+    GROUP_CALL(group, check_view(group, view));
+}
+
 /* Releases a bucket, if it is held; lock held. */
 static int release(struct f8_group *group, uint32_t index, void *stream)
 {
@@ -358,15 +383,15 @@ static int release(struct f8_group *group, uint32_t index, void *stream)
                                               : "it was released already or never gathered");
     int status = group_order_release(group, bucket, stream, &ready);
     if (status != F8_OK)
-        return status; /* the bucket stays held */
-    post_release(group, index, ready);
+        return status;                  /* the bucket stays held */
+    if (!group->lost && !group->broken) /* else it lies with a daemon that is gone */
+        post_release(group, index, ready);
     group_set_state(group, bucket, BUCKET_IDLE);
     return F8_OK;
 }
 
-int f8_release(struct f8_group *group, uint32_t bucket, void *stream)
+static int release_bucket(struct f8_group *group, uint32_t bucket, void *stream)
 {
-    CLIENT_CALL(group ? group->client : NULL);
     struct bucket *b;
     int status = client_check_stream(group->client, "f8_release", stream);
     if (status == F8_OK)
@@ -378,4 +403,11 @@ int f8_release(struct f8_group *group, uint32_t bucket, void *stream)
     status = release(group, bucket, stream);
     pthread_mutex_unlock(&group->lock);
     return status;
+}
+
+int f8_release(struct f8_group *group, uint32_t bucket, void *stream)
+{
+    int status = client_begin_local(group_client(group));
+    return status == F8_OK ? client_end(group->client, release_bucket(group, bucket, stream))
+                           : status;
 }

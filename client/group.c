@@ -11,6 +11,23 @@
 #include "client/error.h"
 #include "client/map.h"
 
+int group_check_broken(const struct f8_group *group)
+{
+    if (!group->broken)
+        return F8_OK;
+    return error_set(F8_EBROKEN, "group %s is broken: %s; call f8_group_rejoin%s and f8_seal",
+        group->name, group->client->repair.replaced,
+        group->over_hosts ? "_hosts with a new unique id" : "");
+}
+
+int group_begin(struct f8_group *group)
+{
+    int status = client_begin(group_client(group));
+    if (status == F8_OK && group_check_broken(group) != F8_OK)
+        status = client_end(group->client, F8_EBROKEN);
+    return status;
+}
+
 int group_enter_sealed(struct f8_group *group)
 {
     pthread_mutex_lock(&group->lock);
@@ -181,6 +198,9 @@ static int send_join(struct f8_group *group, bool rejoin, const struct f8_hosts 
     request.body_case = F8__REQUEST__BODY_JOIN;
     request.join = &join;
     int status = channel_call(group->client->channel, &request, -1, ret_reply);
+    /* It was told to end and lets nobody join: its end may as well be met now. */
+    if (status == F8_ECONN && !hosts && group->client->repair.patience_ms != 0)
+        channel_hang_up(group->client->channel);
     if (status == F8_OK && ret_reply->body != F8__REPLY__BODY_JOIN)
         return error_set(F8_EPROTO, "the daemon answered a join without a generation");
     if (status == F8_OK && rejoin && ret_reply->first != group->id)
@@ -260,26 +280,38 @@ int group_join(struct f8_client *client, const char *name, uint32_t rank, uint32
 int f8_group_join(struct f8_client *client, const char *name, uint32_t rank, uint32_t world_size,
     struct f8_group **ret_group)
 {
-    CLIENT_CALL(client);
-    return group_join(client, name, rank, world_size, NULL, ret_group);
+    CLIENT_CALL(client, group_join(client, name, rank, world_size, NULL, ret_group));
 }
 
 int f8_group_rejoin(struct f8_group *group)
 {
-    CLIENT_CALL(group ? group->client : NULL);
-    return group_rejoin(group, NULL);
+    CLIENT_CALL(group_client(group), group_rejoin(group, NULL));
 }
 
-void group_lose(struct f8_group *group)
+/* It is as before its first seal, in that generation. */
+static void start_over(struct f8_group *group, uint64_t generation)
 {
     pthread_mutex_lock(&group->lock);
-    group_abandon(group);
+    group_abandon(group, false);
     group->sealed = false;
+    group->broken = false;
+    group->generation = generation;
+    pthread_mutex_unlock(&group->lock);
+    /* The daemon keeps its events only until this rank asks for the next seal. */
+    if (client_device(group->client))
+        group_unmap(group, false);
+}
+
+void group_lose(struct f8_group *group, bool holding)
+{
+    if (!holding)
+        start_over(group, group->generation);
+    pthread_mutex_lock(&group->lock);
+    group_abandon(group, holding);
+    group->rejoined = false;
     group->lost = true;
     group->id = 0; /* which no daemon gives */
     pthread_mutex_unlock(&group->lock);
-    if (client_device(group->client))
-        group_unmap(group, false);
 }
 
 int group_join_again(struct f8_group *group, const struct f8_hosts *hosts)
@@ -307,8 +339,26 @@ static int return_to_hosts(struct f8_group *group, const struct f8_hosts *hosts)
     int status = group_join_again(group, hosts);
     if (status == F8_OK)
         status = group_register_again(group);
-    if (status != F8_OK)
-        group_lose(group);
+    if (status == F8_OK)
+        start_over(group, group->generation);
+    else
+        group_lose(group, true);
+    return status;
+}
+
+/* After a reconnection the daemon may say that this rank is in the next generation already. */
+static int enter_next(struct f8_group *group, const struct f8_hosts *hosts)
+{
+    if (group->lost)
+        return return_to_hosts(group, hosts);
+    struct channel_reply reply = {.second = group->generation};
+    int status = send_join(group, true, hosts, &reply);
+    if (status == F8_EORDER && group->rejoined)
+        status = F8_OK;
+    else if (status == F8_OK)
+        group->rejoined = false;
+    if (status == F8_OK)
+        start_over(group, reply.second);
     return status;
 }
 
@@ -317,23 +367,7 @@ int group_rejoin(struct f8_group *group, const struct f8_hosts *hosts)
     int status = group_begin_setup(group);
     if (status != F8_OK)
         return status;
-    if (group->lost) {
-        status = return_to_hosts(group, hosts);
-        group_end_setup(group);
-        return status;
-    }
-    struct channel_reply reply;
-    status = send_join(group, true, hosts, &reply);
-    if (status == F8_OK) {
-        pthread_mutex_lock(&group->lock);
-        group_abandon(group);
-        group->sealed = false;
-        group->generation = reply.second;
-        pthread_mutex_unlock(&group->lock);
-        /* The daemon keeps its events only until this rank asks for the next seal. */
-        if (client_device(group->client))
-            group_unmap(group, false);
-    }
+    status = enter_next(group, hosts);
     group_end_setup(group);
     return status;
 }

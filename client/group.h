@@ -75,12 +75,18 @@ struct f8_group {
     uint32_t rank, world_size;
     uint32_t id; /* of the daemon; the same in all generations */
 
+    /* Its daemon ended and was replaced, which the trainer is told by F8_EBROKEN, whatever it asks
+       for, until it re-joins. */
+    atomic_bool broken;
+
     pthread_mutex_t lock; /* all below but num_reading; never held while waiting */
     uint64_t generation;
     bool busy; /* a thread is in f8_register, f8_seal or f8_group_rejoin */
     bool sealed;
     bool over_hosts;
-    bool lost;     /* its daemon is gone, and the one that is there does not know it yet */
+    bool lost; /* its daemon is gone, and the one that is there does not know it yet */
+    bool
+        rejoined; /* and then joined at that one, with no seal since: a re-join has nothing to do */
     uint64_t seal; /* request, 0: none; outlives a wait that a signal ended */
     uint32_t slots;
     bool poison;
@@ -105,6 +111,26 @@ struct f8_group {
     struct slot_event *slot_events;    /* owned */
     uint32_t num_slot_events;
 };
+
+/* client_begin of a call of this group; NULL is allowed. F8_EBROKEN: see `broken`. */
+int group_begin(struct f8_group *group);
+
+/* F8_EBROKEN if `broken` says so. */
+int group_check_broken(const struct f8_group *group);
+
+/* CLIENT_CALL for what is asked of a group. */
+#define GROUP_CALL(group, call)                                                                    \
+    do {                                                                                           \
+        struct f8_group *called_group = (group);                                                   \
+        int begun_call = group_begin(called_group);                                                \
+        return begun_call == F8_OK ? client_end(called_group->client, (call)) : begun_call;        \
+    } while (0)
+
+/* The client of a group that a public function was given, for CLIENT_CALL: NULL for NULL. */
+static inline struct f8_client *group_client(const struct f8_group *group)
+{
+    return group ? group->client : NULL;
+}
 
 /* Takes the group's lock, to be given back with pthread_mutex_unlock, unless the group is not
  * sealed: F8_EORDER. */
@@ -132,8 +158,11 @@ void group_set_state(struct f8_group *group, struct bucket *bucket, enum bucket_
 int group_check_quiet(const struct f8_group *group, const char *call);
 int group_check_sources(struct f8_group *group, const char *call);
 
-/* collective.c: forgets all open requests, whose replies nobody waits for; lock held. */
-void group_abandon(struct f8_group *group);
+/*
+ * collective.c: forgets all open requests, whose replies nobody waits for; lock held. `holding`:
+ * the rank keeps the buckets that it holds, else those are idle too.
+ */
+void group_abandon(struct f8_group *group, bool holding);
 
 /* Takes the arena off the group, and ends its mapping. */
 void group_unmap(struct f8_group *group, bool forked);
@@ -179,9 +208,10 @@ int group_register_again(struct f8_group *group);
 
 /*
  * group.c, for a daemon that knows nothing of this client yet: forgets all that was asked of the
- * one before; joins anew, without registering.
+ * one before; joins anew, without registering. `holding`: what the rank holds stays until
+ * f8_group_rejoin, as when a group breaks; else the group is not sealed from now on.
  */
-void group_lose(struct f8_group *group);
+void group_lose(struct f8_group *group, bool holding);
 int group_join_again(struct f8_group *group, const struct f8_hosts *hosts);
 
 /* Joining and re-joining; `hosts` (borrowed for the call) is NULL for a group of one host, or, in a

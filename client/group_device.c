@@ -105,6 +105,8 @@ int group_order_release(
     *ret_ready = 0;
     if (!device)
         return F8_OK;
+    if (group->lost || group->broken) /* the slots' events are for requests that nobody makes */
+        return device_follow(device_arena_device(group->device_arena), stream);
     if (!bucket->shared)
         return device_follow(device, stream);
     *ret_ready = find_slot(group, bucket->place)->ready;

@@ -17,9 +17,8 @@ static int check_daemon(const struct f8_client *client)
         channel_daemon_version(client->channel), channel_socket(client->channel));
 }
 
-int f8_unique_id(struct f8_client *client, uint8_t ret_id[F8_UNIQUE_ID_SIZE])
+static int ask_unique_id(struct f8_client *client, uint8_t ret_id[F8_UNIQUE_ID_SIZE])
 {
-    CLIENT_CALL(client);
     int status = check_daemon(client);
     if (status != F8_OK)
         return status;
@@ -43,6 +42,11 @@ int f8_unique_id(struct f8_client *client, uint8_t ret_id[F8_UNIQUE_ID_SIZE])
     return status;
 }
 
+int f8_unique_id(struct f8_client *client, uint8_t ret_id[F8_UNIQUE_ID_SIZE])
+{
+    CLIENT_CALL(client, ask_unique_id(client, ret_id));
+}
+
 static int check_hosts(const char *name, uint32_t world_size, const struct f8_hosts *hosts)
 {
     if (!hosts || !hosts->id)
@@ -54,10 +58,9 @@ static int check_hosts(const char *name, uint32_t world_size, const struct f8_ho
     return F8_OK;
 }
 
-int f8_group_join_hosts(struct f8_client *client, const char *name, uint32_t rank,
+static int join_over_hosts(struct f8_client *client, const char *name, uint32_t rank,
     uint32_t world_size, const struct f8_hosts *hosts, struct f8_group **ret_group)
 {
-    CLIENT_CALL(client);
     int status = client_check_name("group", name);
     if (status == F8_OK)
         status = check_daemon(client);
@@ -68,13 +71,23 @@ int f8_group_join_hosts(struct f8_client *client, const char *name, uint32_t ran
     return group_join(client, name, rank, world_size, hosts, ret_group);
 }
 
-int f8_group_rejoin_hosts(struct f8_group *group, const struct f8_hosts *hosts)
+int f8_group_join_hosts(struct f8_client *client, const char *name, uint32_t rank,
+    uint32_t world_size, const struct f8_hosts *hosts, struct f8_group **ret_group)
 {
-    CLIENT_CALL(group ? group->client : NULL);
+    CLIENT_CALL(client, join_over_hosts(client, name, rank, world_size, hosts, ret_group));
+}
+
+static int rejoin_over_hosts(struct f8_group *group, const struct f8_hosts *hosts)
+{
     int status = check_daemon(group->client);
     if (status == F8_OK)
         status = check_hosts(group->name, group->world_size, hosts);
     if (status != F8_OK)
         return status;
     return group_rejoin(group, hosts);
+}
+
+int f8_group_rejoin_hosts(struct f8_group *group, const struct f8_hosts *hosts)
+{
+    CLIENT_CALL(group_client(group), rejoin_over_hosts(group, hosts));
 }

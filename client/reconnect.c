@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * f8_reconnect: all that a daemon was told by this client, told to the one that is there now. It
- * comes from what the client, its regions and its groups remember. The one call that changes a
- * client's channel: no other is inside meanwhile (client_seize).
+ * f8_reconnect, and the same for a client that does it by itself (repair.c): all that a daemon was
+ * told by this client, told to the one that is there now. It comes from what the client, its
+ * regions and its groups remember. Only this changes a client's channel: no other call is inside
+ * meanwhile (client_seize).
  */
+#include <limits.h>
 #include <poll.h>
 #include <time.h>
 
@@ -14,19 +16,26 @@
 /* Between two tries to reach a daemon. */
 #define PAUSE_MS 20
 
-static int64_t now_ms(void)
+int64_t reconnect_now_ms(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* How long and how: f8_reconnect's, or a client's own. */
+struct terms {
+    int timeout_ms;   /* 0: one try, however long; negative: no end */
+    int64_t deadline; /* if timeout_ms > 0 */
+    bool by_itself;   /* in the midst of the trainer's calls: what it holds stays until it knows */
+};
+
 /* The connection that is, or was, there ends before another one begins, which finds its ranks free.
  */
-static void leave(struct f8_client *client)
+static void leave(struct f8_client *client, bool by_itself)
 {
     for (struct f8_group *g = client->groups; g; g = g->next)
-        group_lose(g);
+        group_lose(g, by_itself);
     struct device *device = client_device(client);
     if (device)
         device_leave(device, client->channel);
@@ -85,6 +94,8 @@ static int add_groups(struct f8_client *client)
     for (struct f8_group *g = client->groups; g && status == F8_OK; g = g->next)
         if (!g->lost)
             status = group_register_again(g);
+    for (struct f8_group *g = client->groups; g && status == F8_OK; g = g->next)
+        g->rejoined = !g->lost;
     return status;
 }
 
@@ -108,30 +119,58 @@ static int tell_all(struct f8_client *client, int timeout_ms)
 /* What is left until the deadline, but no more than one try takes. */
 static int left_ms(int64_t deadline, int most)
 {
-    int64_t left = deadline - now_ms();
+    int64_t left = deadline - reconnect_now_ms();
     return left < 1 ? 1 : left < most ? (int)left : most;
 }
 
 /* One try. What it leaves undone, the next one begins anew. */
-static int reconnect(struct f8_client *client, int timeout_ms, int64_t deadline)
+static int reconnect(struct f8_client *client, const struct terms *terms)
 {
-    leave(client);
-    bool limited = timeout_ms > 0;
-    int status = replace_channel(client, limited ? left_ms(deadline, SOCKET_PATIENCE_MS) : 0);
-    return status == F8_OK ? tell_all(client, limited ? left_ms(deadline, timeout_ms) : 0) : status;
+    leave(client, terms->by_itself);
+    bool limited = terms->timeout_ms > 0;
+    int status =
+        replace_channel(client, limited ? left_ms(terms->deadline, SOCKET_PATIENCE_MS) : 0);
+    if (status == F8_OK)
+        status = tell_all(client, limited ? left_ms(terms->deadline, terms->timeout_ms) : 0);
+    return status;
 }
 
-static int keep_trying(struct f8_client *client, int timeout_ms)
+/* Until it is done, or fails by more than want of a daemon, or the time is over. */
+static int keep_trying(struct f8_client *client, const struct terms *terms)
 {
-    const int64_t deadline = now_ms() + timeout_ms;
     for (;;) {
-        int status = reconnect(client, timeout_ms, deadline);
+        int status = reconnect(client, terms);
         /* There is none yet, or it ended meanwhile, or it was told to end and lets nobody join. */
         bool again = status == F8_ENODAEMON || status == F8_ECONN;
-        if (!again || (timeout_ms >= 0 && now_ms() >= deadline))
+        if (!again || (terms->timeout_ms >= 0 && reconnect_now_ms() >= terms->deadline))
             return status;
         (void)poll(NULL, 0, PAUSE_MS);
     }
+}
+
+/* The daemon that all was told to is the client's until another one was told all. */
+static int reconnect_on(struct f8_client *client, const struct terms *terms)
+{
+    if (client->ended == 0)
+        client->ended = channel_daemon_pid(client->channel);
+    int status = keep_trying(client, terms);
+    if (status == F8_OK) {
+        repair_note(client, client->ended);
+        client->ended = 0;
+    }
+    return status;
+}
+
+int reconnect_by_itself(struct f8_client *client, int64_t deadline)
+{
+    const struct terms terms = {
+        .timeout_ms = left_ms(deadline, INT_MAX), .deadline = deadline, .by_itself = true};
+    int status = reconnect_on(client, &terms);
+    if (status != F8_OK) /* a daemon that was told a part is none: the next call begins anew */
+        channel_hang_up(client->channel);
+    for (struct f8_group *g = client->groups; g && status == F8_OK; g = g->next)
+        g->broken = true;
+    return status;
 }
 
 int f8_reconnect(struct f8_client *client, int timeout_ms)
@@ -139,7 +178,9 @@ int f8_reconnect(struct f8_client *client, int timeout_ms)
     int status = client_seize(client);
     if (status != F8_OK)
         return status;
-    status = keep_trying(client, timeout_ms);
+    const struct terms terms = {
+        .timeout_ms = timeout_ms, .deadline = reconnect_now_ms() + timeout_ms};
+    status = reconnect_on(client, &terms);
     client_release(client);
     return status;
 }

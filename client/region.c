@@ -84,10 +84,9 @@ static int region_fill(struct f8_client *client, struct f8_region *region)
     return add_memfd(client, region);
 }
 
-int f8_region_alloc(
+static int alloc_region(
     struct f8_client *client, size_t size, struct f8_region **ret_region, void **ret_address)
 {
-    CLIENT_CALL(client);
     if (size == 0 || size > INT64_MAX)
         return error_set(F8_EINVAL, "a region of %zu bytes: give a size above 0", size);
     int memfd = -1;
@@ -110,6 +109,12 @@ int f8_region_alloc(
     *ret_region = region;
     *ret_address = region->address;
     return F8_OK;
+}
+
+int f8_region_alloc(
+    struct f8_client *client, size_t size, struct f8_region **ret_region, void **ret_address)
+{
+    CLIENT_CALL(client, alloc_region(client, size, ret_region, ret_address));
 }
 
 /* What the daemon would refuse, with the remedy, before it is asked. */
@@ -142,9 +147,8 @@ static int check_memfd(int memfd, uint64_t *ret_size)
     return F8_OK;
 }
 
-int f8_region_share(struct f8_client *client, int memfd, struct f8_region **ret_region)
+static int share_region(struct f8_client *client, int memfd, struct f8_region **ret_region)
 {
-    CLIENT_CALL(client);
     uint64_t size = 0;
     int status = check_memfd(memfd, &size);
     if (status != F8_OK)
@@ -165,9 +169,13 @@ int f8_region_share(struct f8_client *client, int memfd, struct f8_region **ret_
     return F8_OK;
 }
 
-int f8_region_free(struct f8_region *region)
+int f8_region_share(struct f8_client *client, int memfd, struct f8_region **ret_region)
 {
-    CLIENT_CALL(region ? region->client : NULL);
+    CLIENT_CALL(client, share_region(client, memfd, ret_region));
+}
+
+static int free_region(struct f8_region *region)
+{
     struct f8_client *client = region->client;
     F8__RegionDrop drop = F8__REGION_DROP__INIT;
     drop.region = region->id;
@@ -185,4 +193,9 @@ int f8_region_free(struct f8_region *region)
     pthread_mutex_unlock(&client->lock);
     region_destroy(region);
     return F8_OK;
+}
+
+int f8_region_free(struct f8_region *region)
+{
+    CLIENT_CALL(region ? region->client : NULL, free_region(region));
 }

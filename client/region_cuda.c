@@ -256,10 +256,9 @@ int region_cuda_add_again(struct f8_region *region)
     return status == F8_OK ? share(region->client, &what, region) : status;
 }
 
-int f8_region_share_pointer(
+static int share_pointer(
     struct f8_client *client, const void *pointer, size_t size, struct f8_region **ret_region)
 {
-    CLIENT_CALL(client);
     struct pointer what = {.address = (uintptr_t)pointer, .size = size};
     int status = check_pointer(&what);
     if (status != F8_OK)
@@ -278,4 +277,10 @@ int f8_region_share_pointer(
     else
         free(region);
     return status;
+}
+
+int f8_region_share_pointer(
+    struct f8_client *client, const void *pointer, size_t size, struct f8_region **ret_region)
+{
+    CLIENT_CALL(client, share_pointer(client, pointer, size, ret_region));
 }

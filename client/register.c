@@ -341,8 +341,13 @@ static void commit(struct registration *r)
     pthread_mutex_lock(&group->lock);
     for (uint32_t i = 0; r->again && i < group->num_weights; i++)
         free(group->weights[i].name);
-    for (uint32_t i = 0; r->again && i < group->num_buckets; i++)
+    for (uint32_t i = 0; r->again && i < group->num_buckets; i++) {
+        /* The rank may hold it still, of the daemon before. */
+        r->buckets[i].state = group->buckets[i].state;
+        r->buckets[i].place = group->buckets[i].place;
+        r->buckets[i].use = group->buckets[i].use;
         free(group->buckets[i].name);
+    }
     free(group->weights);
     free(group->buckets);
     group->weights = r->weights;
@@ -370,10 +375,9 @@ static int register_lists(struct registration *r, uint32_t num_weights,
     return status;
 }
 
-int f8_register(struct f8_group *group, const struct f8_weight_desc *weights, uint32_t num_weights,
-    const struct f8_bucket_desc *buckets, uint32_t num_buckets)
+static int register_all(struct f8_group *group, const struct f8_weight_desc *weights,
+    uint32_t num_weights, const struct f8_bucket_desc *buckets, uint32_t num_buckets)
 {
-    CLIENT_CALL(group ? group->client : NULL);
     int status = group_begin_setup(group);
     if (status != F8_OK)
         return status;
@@ -391,6 +395,12 @@ int f8_register(struct f8_group *group, const struct f8_weight_desc *weights, ui
     registration_done(&r);
     group_end_setup(group);
     return status;
+}
+
+int f8_register(struct f8_group *group, const struct f8_weight_desc *weights, uint32_t num_weights,
+    const struct f8_bucket_desc *buckets, uint32_t num_buckets)
+{
+    GROUP_CALL(group, register_all(group, weights, num_weights, buckets, num_buckets));
 }
 
 /* What the weight was registered with, and where its shard lies now. */

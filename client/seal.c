@@ -31,12 +31,26 @@ static int check_options(const struct f8_group *group, const struct f8_seal_opti
     return state_check(group, options);
 }
 
+/* Each bucket of each group may have a release that waits for room in the socket. */
+static int reserve_releases(struct f8_client *client)
+{
+    uint32_t count = 0;
+    pthread_mutex_lock(&client->lock);
+    for (struct f8_group *g = client->groups; g; g = g->next) {
+        pthread_mutex_lock(&g->lock);
+        count += g->num_buckets;
+        pthread_mutex_unlock(&g->lock);
+    }
+    pthread_mutex_unlock(&client->lock);
+    return channel_reserve_posts(client->channel, count);
+}
+
 static int send_seal(struct f8_group *group, const struct f8_seal_options *options)
 {
     int memfd = -1;
     int status = check_options(group, options);
     if (status == F8_OK)
-        status = channel_reserve_posts(group->client->channel, group->num_buckets);
+        status = reserve_releases(group->client);
     if (status == F8_OK)
         status = state_import(options, &memfd);
     if (status == F8_OK) {
@@ -67,6 +81,7 @@ static int send_seal(struct f8_group *group, const struct f8_seal_options *optio
     pthread_mutex_lock(&group->lock);
     if (status == F8_OK) {
         group->seal = id;
+        group->rejoined = false;
         group->slots = options->slots;
         group->poison = options->poison != 0;
     } else {
@@ -190,14 +205,41 @@ static int finish_seal(struct f8_group *group)
     return status;
 }
 
-int f8_seal(struct f8_group *group, const struct f8_seal_options *options)
+/*
+ * A sealed group is not sealed again, but one that broke meanwhile has a cause to tell. Only the
+ * daemon knows, and says so to a rank that says that none of its weights have changed.
+ */
+static int refuse_again(const struct f8_group *group)
 {
-    CLIENT_CALL(group ? group->client : NULL);
+    F8__Changed changed = F8__CHANGED__INIT;
+    F8__Request request = F8__REQUEST__INIT;
+    changed.group = group->id;
+    changed.generation = group->generation;
+    request.body_case = F8__REQUEST__BODY_CHANGED;
+    request.changed = &changed;
+    int status = channel_call(group->client->channel, &request, -1, NULL);
+    if (status == F8_EBROKEN || status == F8_ECONN)
+        return status;
+    return error_set(F8_EORDER, "group %s is sealed already", group->name);
+}
+
+/* The text of a seal that the daemon refused says what must come before it. */
+static int with_remedy(int status)
+{
+    char text[1024];
+    if (status != F8_EBROKEN)
+        return status;
+    (void)snprintf(text, sizeof(text), "%s", error_text());
+    return error_set(status, "%s; call f8_group_rejoin before f8_seal", text);
+}
+
+static int seal_group(struct f8_group *group, const struct f8_seal_options *options)
+{
     int status = group_begin_setup(group);
     if (status != F8_OK)
         return status;
     if (group->sealed)
-        status = error_set(F8_EORDER, "group %s is sealed already", group->name);
+        status = refuse_again(group);
     else if (group->lost)
         status = error_set(F8_EORDER,
             "the daemon of group %s was lost: call f8_reconnect, or, after it, "
@@ -208,5 +250,10 @@ int f8_seal(struct f8_group *group, const struct f8_seal_options *options)
     if (status == F8_OK)
         status = finish_seal(group);
     group_end_setup(group);
-    return status;
+    return with_remedy(status);
+}
+
+int f8_seal(struct f8_group *group, const struct f8_seal_options *options)
+{
+    GROUP_CALL(group, seal_group(group, options));
 }

@@ -83,9 +83,8 @@ int state_import(const struct f8_seal_options *options, int *ret_memfd)
     return status;
 }
 
-int f8_syncs(struct f8_group *group, uint64_t *ret_syncs)
+static int read_syncs(struct f8_group *group, uint64_t *ret_syncs)
 {
-    CLIENT_CALL(group ? group->client : NULL);
     int status = group_enter_sealed(group);
     if (status != F8_OK)
         return status;
@@ -95,6 +94,11 @@ int f8_syncs(struct f8_group *group, uint64_t *ret_syncs)
         status = error_set(F8_EINVAL, "f8_syncs: ret_syncs must not be NULL");
     pthread_mutex_unlock(&group->lock);
     return status;
+}
+
+int f8_syncs(struct f8_group *group, uint64_t *ret_syncs)
+{
+    GROUP_CALL(group, read_syncs(group, ret_syncs));
 }
 
 static int read_whole(int memfd, char *bytes, size_t size)
@@ -135,9 +139,8 @@ static int take_export(
     return status;
 }
 
-int f8_export(struct f8_group *group, void **ret_data, size_t *ret_size)
+static int export_state(struct f8_group *group, void **ret_data, size_t *ret_size)
 {
-    CLIENT_CALL(group ? group->client : NULL);
     int status = check_capability(group, "f8_export");
     if (status != F8_OK)
         return status;
@@ -158,4 +161,9 @@ int f8_export(struct f8_group *group, void **ret_data, size_t *ret_size)
     if (reply.fd >= 0)
         close(reply.fd);
     return status;
+}
+
+int f8_export(struct f8_group *group, void **ret_data, size_t *ret_size)
+{
+    GROUP_CALL(group, export_state(group, ret_data, ret_size));
 }

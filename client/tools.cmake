@@ -27,7 +27,7 @@ add_library(f8bench_network STATIC
 
 # Hosts that are machines, with an f8bench each.
 add_library(f8bench_meeting STATIC bench/addresses.c bench/link.c bench/meeting.c
-    bench/meeting_open.c bench/meeting_host.c bench/settings.c)
+    bench/meeting_fail.c bench/meeting_open.c bench/meeting_host.c bench/settings.c)
 target_link_libraries(f8bench_meeting PUBLIC f8bench_model f8proto)
 target_include_directories(f8bench_meeting PUBLIC ${CMAKE_SOURCE_DIR}/proto)
 
@@ -53,7 +53,9 @@ add_executable(f8ctl
     ctl/whole_file.c ctl/transfer.c ctl/transfer_form.c ctl/state_doc.c ctl/state_json.c
     ctl/state_json_read.c ctl/snapshot.c ctl/confirm.c ctl/admin.c ctl/drain.c ctl/metrics.c
     ctl/unique_id.c ctl/columns.c ctl/columns_weights.c ctl/columns_devices.c ctl/columns_hosts.c
-    ctl/sparkline.c ctl/sort.c ctl/fetch.c ctl/print_table.c ctl/colour.c ctl/print_json.c
+    ctl/columns_snapshots.c ctl/sparkline.c ctl/sort.c ctl/fetch.c ctl/print_table.c
+    ctl/table_fit.c ctl/colour.c
+    ctl/print_json.c
     ctl/doctor.c ctl/doctor_path.c ctl/doctor_meet.c ctl/doctor_gather.c ctl/doctor_host.c
     ctl/doctor_socket.c ctl/doctor_directory.c ctl/doctor_limits.c ctl/doctor_kernel.c
     ctl/doctor_devices.c ctl/options_live.c ctl/watch.c ctl/watch_print.c ctl/top.c ctl/top_sample.c

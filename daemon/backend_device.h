@@ -222,6 +222,9 @@ struct backend_device_ops {
     /* Likewise, and its struct arena: works that were queued before may still name it.
      * Communicators that work are kept for the linger of the configuration. */
     void (*free_arena)(struct backend *backend, struct device_arena *arena);
+    /* Ends the communicators that are kept of arenas whose names begin so, as soon as no collective
+     * runs: how many. */
+    uint32_t (*drop_kept)(struct backend *backend, const char *prefix);
     void (*unique)(struct backend *backend, struct backend_unique *unique);
     /*
      * Other hosts will not do their part of what is queued: fails the arena's landings, and all
@@ -259,7 +262,7 @@ struct backend_module_host {
     uint64_t quiet_limit_ms, drain_limit_ms, end_limit_ms;
 };
 
-#define BACKEND_MODULE_ABI    2
+#define BACKEND_MODULE_ABI    3
 #define BACKEND_MODULE_SYMBOL "f8_backend_module"
 
 /* The one symbol of f8gatherd-cuda.so. */

@@ -79,8 +79,12 @@ struct collective_kept {
 uint32_t collective_list_kept(
     const struct collective_context *context, struct collective_kept *ret_kept, uint32_t most);
 
-/* The name of the other host that a rank of the group is on; "": this one, or not known yet. */
-const char *collective_host_of(const struct group *group, uint32_t rank);
+/*
+ * Puts the name of the other host that each rank is on into world_size places, borrowed from the
+ * group's world; "": this one. False, and nothing is put: the group is on one host, or its hosts
+ * are not known yet.
+ */
+bool collective_rank_hosts(const struct group *group, const char **ret_names);
 
 /* What a rank gives to the seal. */
 struct collective_seal {
@@ -175,6 +179,10 @@ uint32_t collective_reset_amaxes(struct group *group, const char *glob);
 /* Whether other hosts have a part in the group. */
 bool collective_spans_hosts(const struct group *group);
 
+/* Ends the communicators that devices keep for groups of the job to come; how many. */
+uint32_t collective_drop_communicators(
+    struct collective_context *context, uid_t uid, const char *job);
+
 /* Ends the engines that are kept for groups of the job to come; how many. */
 uint32_t collective_drop_warm(struct collective_context *context, uid_t uid, const char *job);
 
@@ -192,7 +200,9 @@ bool collective_meeting(const struct group *group, struct world_meeting *ret_mee
 /* The hosts of a group that spans several, once they have met; NULL. What its engine did. */
 const struct world *collective_world(const struct group *group);
 struct collective_engine {
+    const char *name;        /* borrowed: static: "gloo", "nccl"; "": the first seal decides */
     uint32_t pid;            /* of its helper; 0: none */
+    bool untold;             /* NCCL does not say what it moves */
     uint64_t sent, received; /* bytes */
 };
 void collective_engine(const struct group *group, struct collective_engine *ret_engine);
@@ -212,6 +222,13 @@ bool collective_missing(const struct group *group, uint64_t number, uint32_t ran
 
 /* Whether the rank holds the gathered bucket. */
 bool collective_holds(const struct group *group, uint32_t rank, uint32_t bucket);
+
+/* What this host's ranks have been given and not yet released, of a broken group too. */
+struct collective_leases {
+    uint32_t count;     /* pairs of a rank and a bucket */
+    uint64_t oldest_ms; /* since the end of the gather that gave the oldest; 0: there is none */
+};
+void collective_leases(const struct group *group, struct collective_leases *ret_leases);
 
 /* "gather of layers.4", "precompute", "seal": in a buffer, which it returns. */
 char *collective_describe(

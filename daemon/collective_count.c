@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a group's collectives add to the daemon's counters: when a gather was first asked for, when
- * by the last rank, when it ended, and what it met. Called by the other files of the collective on
- * the loop. The rounds themselves read no clock and keep times in milliseconds, which is longer
- * than most gathers take.
+ * by the last rank, when it ended, what it met, and since when ranks hold what it gave. Called by
+ * the other files of the collective on the loop. The rounds themselves read no clock and keep times
+ * in milliseconds, which is longer than most gathers take.
  */
 #include "daemon/collective_private.h"
 
@@ -27,6 +27,8 @@ struct asked {
 struct asked_times {
     struct asked *asked; /* owned */
     uint32_t capacity;
+    uint64_t *given_ms; /* owned: by bucket, the loop's time as its last gather ended */
+    uint32_t num_given;
 };
 
 int collective_count_init(struct collective *collective)
@@ -45,6 +47,7 @@ void collective_count_done(struct collective *collective)
 {
     collective->context->counters.listed -= collective->listed;
     free(collective->times->asked);
+    free(collective->times->given_ms);
     free(collective->times);
 }
 
@@ -90,7 +93,8 @@ static bool grow(struct asked_times *times)
         if (times->asked[i].number)
             *at(&larger, times->asked[i].number) = times->asked[i];
     free(times->asked);
-    *times = larger;
+    times->asked = larger.asked;
+    times->capacity = capacity;
     return true;
 }
 
@@ -137,6 +141,48 @@ void collective_count_met(struct collective *collective, struct findings *findin
     collective_note(collective, findings, weight, counts, stale);
 }
 
+/* The bucket is the ranks' from now on. Without memory how long they have it is not known. */
+static void note_given(struct collective *collective, uint32_t bucket)
+{
+    struct asked_times *times = collective->times;
+    uint32_t num_buckets = collective->group->list->num_buckets;
+    if (times->num_given < num_buckets) {
+        uint64_t *given_ms = realloc(times->given_ms, num_buckets * sizeof(*given_ms));
+        if (!given_ms)
+            return;
+        for (uint32_t b = times->num_given; b < num_buckets; b++)
+            given_ms[b] = uv_now(collective->context->loop);
+        times->given_ms = given_ms;
+        times->num_given = num_buckets;
+    }
+    times->given_ms[bucket] = uv_now(collective->context->loop);
+}
+
+/* How many of this host's ranks hold the bucket. */
+static uint32_t count_holders(const struct group *group, uint32_t bucket)
+{
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < group->world_size; r++)
+        if (group->members[r] && !group->members[r]->far)
+            count += round_place(group->collective->rounds, r, bucket) != ROUND_NO_PLACE;
+    return count;
+}
+
+void collective_leases(const struct group *group, struct collective_leases *ret_leases)
+{
+    const struct collective *collective = group->collective;
+    const struct asked_times *times = collective->times;
+    uint32_t held = round_num_held(collective->rounds);
+    uint64_t now = uv_now(collective->context->loop);
+    *ret_leases = (struct collective_leases){.count = 0};
+    for (uint32_t b = 0; ret_leases->count < held && b < group->list->num_buckets; b++) {
+        uint32_t holders = count_holders(group, b);
+        ret_leases->count += holders;
+        if (holders > 0 && b < times->num_given && now - times->given_ms[b] > ret_leases->oldest_ms)
+            ret_leases->oldest_ms = now - times->given_ms[b];
+    }
+}
+
 void collective_count_gather(struct collective *collective)
 {
     const struct run *run = &collective->run;
@@ -147,6 +193,7 @@ void collective_count_gather(struct collective *collective)
         all->bytes[counters_wire(weight->wire)] += bytes;
         COUNT(collective, bytes, bytes);
     }
+    note_given(collective, run->round.bucket);
     collective->group->gathers++;
     collective->context->gathers++;
     COUNT(collective, gathers, 1);

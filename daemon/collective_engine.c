@@ -473,7 +473,7 @@ static void failed(struct fabric *fabric, int status, const struct reason *reaso
     drop(engine);
     if (!collective)
         return;
-    if (at_rest && collective->group->state == GROUP_SEALED) {
+    if (at_rest && (collective->group->state == GROUP_SEALED || collective->is_settling)) {
         collective_break(collective, status, reason);
     } else if (!at_rest) {
         collective->refusal = *reason;

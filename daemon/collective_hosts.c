@@ -25,9 +25,14 @@ const struct world *collective_world(const struct group *group)
 void collective_engine(const struct group *group, struct collective_engine *ret_engine)
 {
     const struct hosts *hosts = group->collective->hosts;
-    *ret_engine = (struct collective_engine){0};
+    *ret_engine = (struct collective_engine){.name = ""};
     if (!hosts)
         return;
+    ret_engine->untold = hosts->engine.on_devices;
+    if (hosts->engine.on_devices)
+        ret_engine->name = "nccl";
+    else if (hosts->engine.fabric || hosts->collective->was_sealed)
+        ret_engine->name = "gloo";
     if (hosts->engine.fabric) {
         ret_engine->pid = (uint32_t)fabric_pid(hosts->engine.fabric);
         fabric_traffic(hosts->engine.fabric, &ret_engine->sent, &ret_engine->received);
@@ -65,10 +70,19 @@ const char *hosts_name_of_rank(const struct hosts *hosts, uint32_t rank)
     return NULL;
 }
 
-const char *collective_host_of(const struct group *group, uint32_t rank)
+bool collective_rank_hosts(const struct group *group, const char **ret_names)
 {
-    const char *name = hosts_name_of_rank(group->collective->hosts, rank);
-    return name ? name : "";
+    const struct world *world = collective_world(group);
+    uint32_t num_hosts = 0;
+    const struct world_host *all = world ? world_hosts(world, &num_hosts) : NULL;
+    if (num_hosts < 2)
+        return false;
+    for (uint32_t r = 0; r < group->world_size; r++)
+        ret_names[r] = "";
+    for (uint32_t h = 0; h < num_hosts; h++)
+        for (uint32_t i = 0; i < all[h].num_ranks && h != world_here(world); i++)
+            ret_names[all[h].ranks[i].rank] = all[h].name;
+    return true;
 }
 
 void hosts_break(struct hosts *hosts, int status, const struct reason *reason)

@@ -133,6 +133,8 @@ struct collective {
     struct collective_rest *rests; /* borrowed list: what waits until no round runs */
     struct hosts *hosts;           /* owned: see collective_hosts.h; NULL: on this host only */
     struct hosts *next_hosts;      /* owned: of the next generation, if they are others */
+    struct state_waiter settling;  /* the running seal waits for the disk */
+    bool is_settling;              /* that is so */
     const uint8_t *continues;      /* borrowed: the values that a seal goes on from; NULL: none */
     bool was_sealed;               /* in this generation */
     uint64_t mark;                 /* collectives below it are awaited as the daemon ends */
@@ -280,7 +282,9 @@ bool collective_arena_serves(const struct collective *collective);
 /* On devices: what is there does not serve again. */
 void collective_arena_failed(struct collective *collective);
 void collective_drop_arena(struct group *group);
+/* What is left of the seal; and its end, later if what it dropped must first go from the disk. */
 void collective_end_seal(struct collective *collective, int status);
+void collective_sealed(struct collective *collective, int status);
 
 /*
  * collective_device.c: the same on devices, where works are queued, not done, and their results
@@ -314,6 +318,9 @@ int collective_check_state(struct collective *collective, const struct weight_li
 /* Finds what is stored for the group, and holds it. */
 void collective_find_state(struct collective *collective);
 int collective_take_state(struct collective *collective);
+/* Whether the seal is to wait until what it dropped is gone from the disk, too: collective_sealed
+ * follows. */
+bool collective_settle_state(struct collective *collective);
 void collective_keep_state(struct group *group);
 
 /* collective_count.c: the beginning and end of counting; a generation begins. */

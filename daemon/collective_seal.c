@@ -253,6 +253,16 @@ void collective_end_seal(struct collective *collective, int status)
     if (status == F8_OK)
         status = collective_take_state(collective);
     drop_imports(group);
+    if (status == F8_OK && collective_settle_state(collective))
+        collective_settle(collective);
+    else
+        collective_sealed(collective, status);
+}
+
+/* Meanwhile ranks may have died, and linked groups or other hosts have broken this one. */
+void collective_sealed(struct collective *collective, int status)
+{
+    struct group *group = collective->group;
     if (status < 0) {
         free(collective->sealed);
         collective->sealed = NULL;

@@ -6,8 +6,11 @@
 #include "daemon/collective_hosts.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 
+#include "daemon/log.h"
+#include "daemon/state_saver.h"
 #include "status.h"
 
 #define WHAT_TEXT 300 /* "the stored state of group dp" */
@@ -202,6 +205,30 @@ int collective_take_state(struct collective *collective)
         state_drop(group->stored);
     group->stored = NULL;
     return F8_OK;
+}
+
+/* Training does not stop for a disk that fails. */
+static void on_settled(struct state_waiter *waiter, const struct state_pass *pass)
+{
+    struct collective *collective =
+        (struct collective *)((char *)waiter - offsetof(struct collective, settling));
+    struct log_fields fields = collective_fields(collective->group);
+    if (!pass->settled)
+        log_of(&fields, LOG_LEVEL_ERROR,
+            "job %s, group %s: is sealed, but a power cut may bring back an earlier state: %s",
+            fields.job, fields.group, pass->reason.text);
+    collective->is_settling = false;
+    collective_sealed(collective, F8_OK);
+}
+
+bool collective_settle_state(struct collective *collective)
+{
+    if (collective->continues)
+        return false; /* what was stored is what it goes on from */
+    collective->settling.done = on_settled;
+    collective->is_settling =
+        state_store_settle(collective->context->states, &collective->settling);
+    return collective->is_settling;
 }
 
 void collective_keep_state(struct group *group)

@@ -134,11 +134,28 @@ uint32_t collective_list_kept(
     return count;
 }
 
+/* What the names of the job's engines and arenas begin with. */
+#define PREFIX_SIZE sizeof(((struct hosts *)NULL)->name)
+static int make_prefix(char prefix[PREFIX_SIZE], uid_t uid, const char *job)
+{
+    return snprintf(prefix, PREFIX_SIZE, "%u/%s/", (unsigned)uid, job);
+}
+
+uint32_t collective_drop_communicators(
+    struct collective_context *context, uid_t uid, const char *job)
+{
+    char prefix[PREFIX_SIZE];
+    if (!context->cuda)
+        return 0;
+    (void)make_prefix(prefix, uid, job);
+    return context->cuda->ops->device->drop_kept(context->cuda, prefix);
+}
+
 uint32_t collective_drop_warm(struct collective_context *context, uid_t uid, const char *job)
 {
-    char prefix[sizeof(((struct hosts *)NULL)->name)];
+    char prefix[PREFIX_SIZE];
     uint32_t count = 0;
-    int length = snprintf(prefix, sizeof(prefix), "%u/%s/", (unsigned)uid, job);
+    int length = make_prefix(prefix, uid, job);
     for (struct warm *warm = context->warm, *next; warm; warm = next) {
         next = warm->next;
         if (strncmp(warm->name, prefix, (size_t)length) != 0)

@@ -18,9 +18,6 @@
 #include "daemon/config_private.h"
 #include "protocol.h"
 
-#define ENV_PREFIX "F8GATHERD_"
-#define ENV_CONFIG ENV_PREFIX "CONFIG"
-
 #define OPTION_HELP    1000
 #define OPTION_VERSION 1001
 #define OPTION_CONFIG  1002
@@ -37,45 +34,6 @@ struct command {
     const char *file; /* borrowed: argv's; NULL: none */
     bool help, version, check, print;
 };
-
-/* "F8GATHERD_LOG_LEVEL" for "log-level". */
-static void env_name(const struct config_setting *setting, char *name, size_t size)
-{
-    (void)snprintf(name, size, ENV_PREFIX "%s", setting->flag);
-    for (char *c = name; *c; c++)
-        *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
-}
-
-static int read_variable(struct config_draft *draft, const struct config_setting *setting,
-    const char *name, struct reason *reason)
-{
-    char origin[CONFIG_TEXT_SIZE];
-    const char *text = getenv(name);
-    if (!text)
-        return F8_OK;
-    (void)snprintf(origin, sizeof(origin), "environment %s", name);
-    return config_set(draft, setting, name, origin, text, reason);
-}
-
-/* All tools of a job may be told once which interface to use; our own variable wins. */
-static int read_common_environment(struct config_draft *draft, struct reason *reason)
-{
-    const char *name = "F8_SOCKET_IFNAME", *text = getenv(name);
-    if (!text || text[0] == '\0')
-        return F8_OK;
-    return read_variable(draft, config_find("socket-ifname"), name, reason);
-}
-
-static int read_environment(struct config_draft *draft, struct reason *reason)
-{
-    int status = read_common_environment(draft, reason);
-    for (size_t i = 0; status == F8_OK && i < CONFIG_NUM_SETTINGS; i++) {
-        char name[64];
-        env_name(&config_settings[i], name, sizeof(name));
-        status = read_variable(draft, &config_settings[i], name, reason);
-    }
-    return status;
-}
 
 static void print_help_line(const char *flag, const char *help)
 {
@@ -103,7 +61,9 @@ static void print_help(void)
         "the files\nby its name without dashes (log-level = debug). Flags win over the "
         "environment, that over files.\nSIGHUP reads the files again. The socket is %s, or\n"
         "f8gatherd.sock in $XDG_RUNTIME_DIR where that cannot be made.\n"
-        "Exit status: 0 after SIGTERM or SIGINT, 1 if it cannot serve, 2 for a bad setting.\n",
+        "Exit status: 0 after SIGTERM or SIGINT, 1 if it cannot serve or save its last snapshots, "
+        "2 for a\n"
+        "bad setting.\n",
         F8_PROTO_SOCKET);
 }
 
@@ -236,11 +196,11 @@ static int check_together(const struct config_draft *draft, struct reason *reaso
 static int read_all(int argc, char **argv, const struct command *command,
     struct config_draft *draft, struct reason *reason)
 {
-    const char *file = command->file ? command->file : getenv(ENV_CONFIG);
+    const char *file = command->file ? command->file : getenv(CONFIG_ENV_FILE);
     config_set_defaults(draft);
     int status = config_read_files(draft, file && file[0] != '\0' ? file : NULL, reason);
     if (status == F8_OK)
-        status = read_environment(draft, reason);
+        status = config_read_environment(draft, reason);
     if (status == F8_OK)
         status = read_flags(argc, argv, draft, reason);
     if (status == F8_OK)
@@ -288,6 +248,8 @@ int config_parse(int argc, char **argv, struct config *ret_config, enum config_a
         return status;
     if (command.print)
         print_config(&draft);
+    if (command.check)
+        config_warn_paths(&draft);
     *ret_config = draft.config;
     *ret_action = command.check || command.print ? CONFIG_EXIT : CONFIG_RUN;
     return F8_OK;

@@ -38,6 +38,7 @@ struct config {
     char socket[108];              /* path, as long as sun_path */
     char state_dir[256];           /* of snapshots; empty: none are kept */
     uint64_t snapshot_interval_ms; /* 0: at the end and on demand only */
+    uint64_t snapshot_keep_ms;     /* with a state_dir: as linger_ms, if it is longer */
     enum log_level log_level;
     uint32_t threads; /* of the worker pool */
     uint32_t max_connections;

@@ -28,7 +28,8 @@ enum config_kind {
 };
 
 struct config_setting {
-    const char *flag; /* without the dashes: the key in files; in the environment see config.c */
+    const char *flag; /* without the dashes: the key in files; in the environment see
+                         config_environment.c */
     const char *argument;
     const char *help;
     enum config_kind kind;
@@ -37,7 +38,7 @@ struct config_setting {
     uint64_t least, most;
 };
 
-#define CONFIG_NUM_SETTINGS 32
+#define CONFIG_NUM_SETTINGS 33
 
 extern const struct config_setting config_settings[]; /* CONFIG_NUM_SETTINGS */
 
@@ -78,5 +79,15 @@ void config_copy(
  * be there. F8_EINVAL with file and line.
  */
 int config_read_files(struct config_draft *draft, const char *path, struct reason *reason);
+
+/* Logs a warning of each path that cannot work here, for --check-config. */
+void config_warn_paths(const struct config_draft *draft);
+
+/* In the environment a setting has this and its flag in capitals; this one names the file. */
+#define CONFIG_ENV_PREFIX "F8GATHERD_"
+#define CONFIG_ENV_FILE   CONFIG_ENV_PREFIX "CONFIG"
+
+/* F8_EINVAL with the variable, also for one of our prefix that is none of ours. */
+int config_read_environment(struct config_draft *draft, struct reason *reason);
 
 #endif

@@ -59,6 +59,10 @@ const struct config_setting config_settings[] = {
     {"snapshot-interval", "SECONDS",
         "between snapshots of what has changed; 0: only at the end and on demand (default: 60)",
         KIND_SECONDS, true, AT(snapshot_interval_ms), 0, 1 << 30},
+    {"snapshot-keep", "SECONDS",
+        "that a group's scaling state outlives it where there are snapshots, if --linger is "
+        "shorter (default: 604800, 7 days)",
+        KIND_SECONDS, true, AT(snapshot_keep_ms), 0, 1 << 30},
     {"drain", "SECONDS", "that SIGTERM gives the collectives under way (default: 10)", KIND_SECONDS,
         true, AT(drain_ms), 0, 1 << 20},
     {"cuda", "WHEN", "serve GPUs: auto, off, or require, to end without (default: auto)", KIND_CUDA,
@@ -128,6 +132,7 @@ void config_set_defaults(struct config_draft *draft)
         .linger_ms = 600000,
         .drain_ms = 10000,
         .snapshot_interval_ms = 60000,
+        .snapshot_keep_ms = (uint64_t)7 * 24 * 3600 * 1000,
         .cuda = CONFIG_CUDA_AUTO,
         .cuda_limit_ms = 120000,
         .socket_family = CONFIG_FAMILY_ANY,

@@ -10,10 +10,10 @@
 #define MS (1000 * US)
 #define S  (1000 * MS)
 
-/* From a reply at once to a rank that has stopped for minutes. */
-const uint64_t counters_bounds[COUNTERS_BOUNDS] = {10 * US, 25 * US, 50 * US, 100 * US, 250 * US,
-    500 * US, 1 * MS, 2500 * US, 5 * MS, 10 * MS, 25 * MS, 50 * MS, 100 * MS, 250 * MS, 500 * MS,
-    1 * S, 2500 * MS, 5 * S, 10 * S, 30 * S, 60 * S, 300 * S};
+/* From a reply at once, which takes some microseconds, to a rank that has stopped for minutes. */
+const uint64_t counters_bounds[COUNTERS_BOUNDS] = {1 * US, 2500, 5 * US, 10 * US, 25 * US, 50 * US,
+    100 * US, 250 * US, 500 * US, 1 * MS, 2500 * US, 5 * MS, 10 * MS, 25 * MS, 50 * MS, 100 * MS,
+    250 * MS, 500 * MS, 1 * S, 2500 * MS, 5 * S, 10 * S, 30 * S, 60 * S, 300 * S};
 
 void histogram_observe(struct histogram *histogram, uint64_t ns)
 {

@@ -14,7 +14,7 @@
 #define COUNTERS_MAX_GROUPS 64
 
 /* Upper bounds of a histogram's buckets, in nanoseconds; one more has no bound. */
-#define COUNTERS_BOUNDS 22
+#define COUNTERS_BOUNDS 25
 extern const uint64_t counters_bounds[COUNTERS_BOUNDS];
 
 /* Durations. Buckets are disjoint here; those of the text add up. */

@@ -100,6 +100,8 @@ static void fill_status(struct page *page)
     info->failed_rounds = context->collective.failed;
     info->memory_limit = config->memory_per_uid;
     info->backend = (char *)context->collective.backend->ops->name;
+    if (context->metrics)
+        info->metrics = (char *)context->metrics;
     inspect_devices(page, info);
     inspect_place(page, info);
     inspect_kept_engines(page, info);
@@ -342,6 +344,7 @@ static const char *round_state(const struct group *group, const struct round_hea
     return head->complete ? "waiting for a place" : "waiting for ranks";
 }
 
+/* `hosts` is by rank, or NULL; those of the missing ranks move to its front. */
 static void fill_missing(
     F8__RoundInfo *info, const struct group *group, uint32_t *ranks, char **hosts)
 {
@@ -352,7 +355,8 @@ static void fill_missing(
         if (!collective_missing(group, info->collective, r))
             continue;
         info->missing_ranks[info->n_missing_ranks++] = r;
-        hosts[info->n_missing_hosts++] = (char *)collective_host_of(group, r);
+        if (hosts)
+            hosts[info->n_missing_hosts++] = hosts[r];
         info->missing_pids[info->n_missing_pids++] = group->members[r] ? group->members[r]->pid : 0;
     }
 }
@@ -369,8 +373,8 @@ static void add_round(struct page *page, const struct group *group)
         return;
     F8__RoundInfo *info = inspect_grab(page, sizeof(*info));
     uint32_t *ranks = info ? inspect_grab(page, 2 * group->world_size * sizeof(*ranks)) : NULL;
-    char **hosts = ranks ? inspect_grab(page, group->world_size * sizeof(*hosts)) : NULL;
-    if (!hosts)
+    char **hosts = ranks ? inspect_rank_hosts(page, group) : NULL;
+    if (page->full)
         return;
     uint64_t now = inspect_now(page);
     f8__round_info__init(info);

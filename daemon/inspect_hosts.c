@@ -152,12 +152,16 @@ void inspect_kept_engines(struct page *page, F8__StatusInfo *info)
     }
 }
 
-/* Only groups over hosts have any on others. */
-static void add_rank_hosts(struct page *page, const struct group *group, F8__GroupInfo *info)
+char **inspect_rank_hosts(struct page *page, const struct group *group)
 {
-    info->rank_hosts = inspect_grab(page, group->world_size * sizeof(*info->rank_hosts));
-    for (uint32_t r = 0; info->rank_hosts && r < group->world_size; r++)
-        info->rank_hosts[info->n_rank_hosts++] = (char *)collective_host_of(group, r);
+    uint32_t num_hosts = 0;
+    const struct world *world = collective_world(group);
+    if (world)
+        (void)world_hosts(world, &num_hosts);
+    if (num_hosts < 2)
+        return NULL; /* with many ranks the names of none would fill the page */
+    const char **names = inspect_grab(page, group->world_size * sizeof(*names));
+    return names && collective_rank_hosts(group, names) ? (char **)(uintptr_t)names : NULL;
 }
 
 void inspect_group_hosts(struct page *page, const struct group *group, F8__GroupInfo *info)
@@ -171,9 +175,11 @@ void inspect_group_hosts(struct page *page, const struct group *group, F8__Group
     (void)world_hosts(world, &info->hosts);
     info->interface = (char *)world_interface(world, &address);
     world_traffic(world, &info->control_sent, &info->control_received);
-    add_rank_hosts(page, group, info);
+    info->rank_hosts = inspect_rank_hosts(page, group);
+    info->n_rank_hosts = info->rank_hosts ? group->world_size : 0;
     collective_engine(group, &engine);
-    info->engine = (char *)"gloo";
+    info->engine = (char *)engine.name;
+    info->engine_untold = engine.untold;
     info->engine_pid = engine.pid;
     info->bytes_sent = engine.sent;
     info->bytes_received = engine.received;

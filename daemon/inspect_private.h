@@ -48,6 +48,8 @@ void inspect_guests(struct page *page); /* hosts of groups that have not met */
 void inspect_place(struct page *page, F8__StatusInfo *info);
 void inspect_kept_engines(struct page *page, F8__StatusInfo *info);
 void inspect_group_hosts(struct page *page, const struct group *group, F8__GroupInfo *info);
+/* By rank, as GroupInfo's rank_hosts; NULL: the group is on one host, or the page is full. */
+char **inspect_rank_hosts(struct page *page, const struct group *group);
 
 /*
  * The states' snapshots; and, of the JOBS view, what is stored: begun before its rows, added to

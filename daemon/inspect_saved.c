@@ -8,6 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void list_names(struct page *page, const struct state_noted *noted, char ***ret_names,
+    size_t *ret_listed, uint32_t *ret_count)
+{
+    uint32_t listed = state_noted_listed(noted);
+    char **names = inspect_grab(page, (listed + 1) * sizeof(*names));
+    *ret_count = noted->count;
+    if (!names)
+        return;
+    for (uint32_t i = 0; i < listed; i++)
+        names[i] = (char *)noted->names[i];
+    *ret_names = names;
+    *ret_listed = listed;
+}
+
 void inspect_saved(struct page *page, F8__StatusInfo *info)
 {
     const struct session_context *context = page->session->context;
@@ -21,17 +35,17 @@ void inspect_saved(struct page *page, F8__StatusInfo *info)
     info->snapshot_done = last->succeeded > 0;
     info->snapshot_age_ms = info->snapshot_done ? inspect_now(page) - last->succeeded : 0;
     info->snapshot_interval_ms = config->snapshot_interval_ms;
+    info->state_keep_ms = state_keep_ms(config);
     if (last->status < 0)
         info->snapshot_reason = (char *)last->reason.text;
-    info->num_snapshots_damaged = saved.num_damaged;
-    size_t listed =
-        saved.num_damaged < SNAPSHOT_MAX_DAMAGED ? saved.num_damaged : SNAPSHOT_MAX_DAMAGED;
-    char **names = inspect_grab(page, (listed + 1) * sizeof(*names));
-    if (!names)
-        return;
-    info->snapshots_damaged = names;
-    for (; info->n_snapshots_damaged < listed; info->n_snapshots_damaged++)
-        names[info->n_snapshots_damaged] = (char *)saved.damaged[info->n_snapshots_damaged];
+    list_names(page, saved.damaged, &info->snapshots_damaged, &info->n_snapshots_damaged,
+        &info->num_snapshots_damaged);
+    list_names(page, saved.newer, &info->snapshots_newer, &info->n_snapshots_newer,
+        &info->num_snapshots_newer);
+    list_names(page, saved.live_damaged, &info->states_damaged, &info->n_states_damaged,
+        &info->num_states_damaged);
+    list_names(page, saved.live_newer, &info->states_newer, &info->n_states_newer,
+        &info->num_states_newer);
 }
 
 int inspect_stored_begin(struct page *page)

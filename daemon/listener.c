@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "daemon/log.h"
+#include "daemon/owner.h"
 #include "status.h"
 
 #define BACKLOG 256
@@ -42,6 +43,11 @@ static int check_free(const struct sockaddr_un *address, struct reason *reason)
     if (error == ECONNREFUSED && !is_socket(address->sun_path))
         return reason_set(reason, F8_EIO,
             "%s is in the way and no socket: remove it or choose another path", address->sun_path);
+    if (error == ECONNREFUSED && owner_lives(address->sun_path))
+        return reason_set(reason, F8_EEXIST,
+            "%s belongs to a process that lives and does not listen there: see ss -xap, and choose "
+            "another path or end it",
+            address->sun_path);
     if (error == ECONNREFUSED && unlink(address->sun_path) == 0) {
         log_info("%s was left by a daemon that is gone: replaced", address->sun_path);
         return F8_OK;

@@ -8,6 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +18,10 @@
 #include <unistd.h>
 
 #include "status.h"
+
+/* How long a process may take from its fork to its exec, on a busy machine. */
+#define LEFT_OVER_MS 5000
+#define PAUSE_MS     10
 
 /* The pid that the holder wrote; 0: it has not yet. */
 static int holder_of(int fd)
@@ -32,6 +38,31 @@ static int refuse(const struct lock *lock, int fd, const char *socket, struct re
     return reason_set(reason, F8_EEXIST,
         "another daemon serves %s: pid %d holds %s; end it, or choose another socket", socket,
         holder_of(fd), lock->path);
+}
+
+/*
+ * Whether the holder that is named is gone. Then a helper has the lock that it was starting as it
+ * was killed, until the helper runs its own program.
+ */
+static bool is_left_over(int fd)
+{
+    int pid = holder_of(fd);
+    return pid > 0 && kill(pid, 0) < 0 && errno == ESRCH;
+}
+
+/* Locks the file, for which only what is left over is waited for. 0, or -1 with errno. */
+static int lock_file(int fd)
+{
+    for (int ms = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; ms += PAUSE_MS) {
+        if (errno != EWOULDBLOCK)
+            return -1;
+        if (!is_left_over(fd) || ms >= LEFT_OVER_MS) {
+            errno = EWOULDBLOCK;
+            return -1;
+        }
+        (void)poll(NULL, 0, PAUSE_MS);
+    }
+    return 0;
 }
 
 /* Whether the path still names the open file. */
@@ -60,7 +91,7 @@ int lock_take(struct lock *lock, const char *socket, struct reason *reason)
         if (fd < 0)
             return reason_set(
                 reason, F8_EIO, "cannot open the lock %s: %s", lock->path, strerror(errno));
-        if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (lock_file(fd) < 0) {
             int status = refuse(lock, fd, socket, reason);
             (void)close(fd);
             return status;

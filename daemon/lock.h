@@ -16,7 +16,10 @@ struct lock {
     char path[128];
 };
 
-/* F8_EEXIST names the daemon that has it; F8_EIO. The lock is not held then. */
+/*
+ * F8_EEXIST names the daemon that has it; F8_EIO. The lock is not held then. Waits some seconds at
+ * most, and only for what a daemon that was killed has left.
+ */
 int lock_take(struct lock *lock, const char *socket, struct reason *reason);
 
 /* Also of one that is not held. */

@@ -54,6 +54,45 @@ static void holdings(struct metrics_text *text, const struct metrics_source *sou
     labelled(text, METRICS_STATES, "use", "lingering", states.lingering);
 }
 
+static void unused(struct metrics_text *text, const char *place, const char *cause, uint64_t files)
+{
+    struct metrics_labels labels = {.size = 0};
+    metrics_label(&labels, "place", place);
+    metrics_label(&labels, "cause", cause);
+    metrics_count(text, METRICS_UNUSED, &labels, files);
+}
+
+/* A daemon whose passes have never succeeded is as late as it is old. */
+static void age(struct metrics_text *text, const struct metrics_source *source)
+{
+    const struct state_pass *last = source->saver ? state_saver_last(source->saver) : NULL;
+    uint64_t now = uv_now(source->collective->loop);
+    metrics_family(text, METRICS_SNAPSHOT_AGE);
+    if (!last || source->collective->config->state_dir[0] == '\0')
+        return;
+    uint64_t ms = last->succeeded > 0 ? now - last->succeeded : source->uptime_ms;
+    metrics_value(text, METRICS_SNAPSHOT_AGE, NULL, (double)ms / 1000);
+}
+
+static void snapshots(struct metrics_text *text, const struct metrics_source *source)
+{
+    struct state_saved saved;
+    struct state_counts counts = {0};
+    state_store_saved(source->collective->states, &saved);
+    if (source->saver)
+        counts = state_saver_counts(source->saver);
+    one_count(text, METRICS_SNAPSHOTS, saved.states);
+    one_count(text, METRICS_SNAPSHOT_BYTES, saved.bytes);
+    age(text, source);
+    one_count(text, METRICS_SNAPSHOT_WRITTEN, counts.bytes);
+    one_count(text, METRICS_SNAPSHOT_FAILED, counts.failed);
+    metrics_family(text, METRICS_UNUSED);
+    unused(text, "snapshot", "damaged", saved.damaged->count);
+    unused(text, "snapshot", "newer", saved.newer->count);
+    unused(text, "live", "damaged", saved.live_damaged->count);
+    unused(text, "live", "newer", saved.live_newer->count);
+}
+
 static void work(struct metrics_text *text, const struct collective_context *collective)
 {
     static const char *const causes[COUNTERS_CAUSES] = {
@@ -83,6 +122,9 @@ static void times(
     labelled(text, METRICS_ROUNDS, "state", "running", groups->running);
     metrics_family(text, METRICS_OLDEST);
     metrics_value(text, METRICS_OLDEST, NULL, (double)groups->oldest_ms / 1000);
+    one_count(text, METRICS_LEASES, groups->all_leases.count);
+    metrics_family(text, METRICS_OLDEST_LEASE);
+    metrics_value(text, METRICS_OLDEST_LEASE, NULL, (double)groups->all_leases.oldest_ms / 1000);
     metrics_histogram(text, METRICS_GATHER_TIME, &counters->gather);
     metrics_histogram(text, METRICS_WAIT_TIME, &counters->wait);
     metrics_histogram(text, METRICS_RPC_TIME, &counters->rpc);
@@ -95,6 +137,7 @@ int metrics_make(const struct metrics_source *source, bool weights, struct metri
     metrics_find_groups(source, &groups);
     build(&text, source);
     holdings(&text, source, &groups);
+    snapshots(&text, source);
     work(&text, source->collective);
     times(&text, &source->collective->counters, &groups);
     metrics_group_families(&text, source, &groups);

@@ -13,6 +13,7 @@
 
 #include "daemon/collective.h"
 #include "daemon/registry.h"
+#include "daemon/state_saver.h"
 
 /* Weights whose own metrics are shown at most: the text is made between two events of the loop. */
 #define METRICS_MAX_WEIGHTS 2048
@@ -21,6 +22,7 @@
 struct metrics_source {
     const struct registry *registry;             /* borrowed */
     const struct collective_context *collective; /* borrowed */
+    const struct state_saver *saver;             /* borrowed; NULL: there is none */
     uint64_t uptime_ms;
     uint32_t connections;
 };

@@ -25,6 +25,28 @@ static void look_at_head(
         groups->oldest_ms = now - head.opened;
 }
 
+/* `to` stands for several groups. */
+static void add_leases(struct collective_leases *to, const struct collective_leases *leases)
+{
+    to->count += leases->count;
+    if (leases->oldest_ms > to->oldest_ms)
+        to->oldest_ms = leases->oldest_ms;
+}
+
+static void list_or_add(const struct group *group, struct metrics_groups *groups)
+{
+    struct collective_leases leases;
+    collective_leases(group, &leases);
+    add_leases(&groups->all_leases, &leases);
+    if (collective_is_listed(group)) {
+        groups->leases[groups->num_listed] = leases;
+        groups->listed[groups->num_listed++] = group;
+    } else {
+        add_leases(&groups->other_leases, &leases);
+        groups->other_arena_bytes += group->arena_bytes;
+    }
+}
+
 void metrics_find_groups(const struct metrics_source *source, struct metrics_groups *ret_groups)
 {
     *ret_groups = (struct metrics_groups){.num_listed = 0};
@@ -32,10 +54,7 @@ void metrics_find_groups(const struct metrics_source *source, struct metrics_gro
         for (const struct group *group = job->groups; group; group = group->next) {
             ret_groups->by_state[group->state]++;
             look_at_head(source, group, ret_groups);
-            if (collective_is_listed(group))
-                ret_groups->listed[ret_groups->num_listed++] = group;
-            else
-                ret_groups->other_arena_bytes += group->arena_bytes;
+            list_or_add(group, ret_groups);
         }
 }
 
@@ -83,6 +102,30 @@ static void arena_family(
     metrics_count(text, METRICS_GROUP_ARENA, &labels, groups->other_arena_bytes);
 }
 
+static void leases_families(
+    struct metrics_text *text, const struct metrics_groups *groups, const struct counters *counters)
+{
+    struct metrics_labels labels;
+    metrics_family(text, METRICS_GROUP_LEASES);
+    for (uint32_t g = 0; g < groups->num_listed; g++) {
+        metrics_group_labels(&labels, groups->listed[g]);
+        metrics_count(text, METRICS_GROUP_LEASES, &labels, groups->leases[g].count);
+    }
+    metrics_group_labels(&labels, NULL);
+    if (counters->has_unlisted)
+        metrics_count(text, METRICS_GROUP_LEASES, &labels, groups->other_leases.count);
+    metrics_family(text, METRICS_GROUP_OLDEST_LEASE);
+    for (uint32_t g = 0; g < groups->num_listed; g++) {
+        metrics_group_labels(&labels, groups->listed[g]);
+        metrics_value(
+            text, METRICS_GROUP_OLDEST_LEASE, &labels, (double)groups->leases[g].oldest_ms / 1000);
+    }
+    metrics_group_labels(&labels, NULL);
+    if (counters->has_unlisted)
+        metrics_value(text, METRICS_GROUP_OLDEST_LEASE, &labels,
+            (double)groups->other_leases.oldest_ms / 1000);
+}
+
 /* Two samples of a group that differ in one more label. */
 static void pair(struct metrics_text *text, enum metrics_family family, const struct group *group,
     const char *name, const char *const values[2], const uint64_t counts[2])
@@ -116,6 +159,8 @@ static void engine_of(struct metrics_text *text, const struct group *group)
     if (!collective_world(group))
         return;
     collective_engine(group, &engine);
+    if (engine.untold)
+        return;
     pair(text, METRICS_GROUP_ENGINE, group, "direction", directions,
         (const uint64_t[2]){engine.sent, engine.received});
 }
@@ -138,6 +183,7 @@ void metrics_group_families(struct metrics_text *text, const struct metrics_sour
     for (size_t i = 0; i < sizeof(counted) / sizeof(counted[0]); i++)
         counter_family(text, counted[i].family, counted[i].offset, groups, counters);
     arena_family(text, groups, counters);
+    leases_families(text, groups, counters);
     metrics_family(text, METRICS_GROUP_HOSTS);
     for (uint32_t g = 0; g < groups->num_listed; g++)
         hosts_of(text, groups->listed[g]);

@@ -147,15 +147,21 @@ static enum MHD_Result serve(struct metrics_http *http, struct MHD_Connection *c
 static enum MHD_Result on_request(void *owner, struct MHD_Connection *connection, const char *url,
     const char *method, const char *version, const char *upload, size_t *upload_size, void **state)
 {
+    struct metrics_http *http = owner;
+    const char *host =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
     (void)version;
     (void)upload;
     (void)upload_size;
     (void)state;
+    if (!metrics_socket_takes_host(&http->socket, host))
+        return refuse(connection, MHD_HTTP_FORBIDDEN,
+            "on loopback the Host must be localhost, 127.0.0.1, [::1] or the configured address\n");
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD\n");
     if (strcmp(url, "/metrics") != 0)
         return refuse(connection, MHD_HTTP_NOT_FOUND, "there is only /metrics\n");
-    return serve(owner, connection);
+    return serve(http, connection);
 }
 
 /* What peers do wrong is theirs: the library's lines about it are not the log's. */
@@ -297,6 +303,11 @@ int metrics_http_open(uv_loop_t *loop, const struct config *config, metrics_make
     log_info("metrics are served at %s", http->socket.where);
     *ret_http = http;
     return F8_OK;
+}
+
+const char *metrics_http_where(const struct metrics_http *http)
+{
+    return http->socket.where;
 }
 
 void metrics_http_close(struct metrics_http *http)

@@ -27,6 +27,10 @@ struct metrics_http;
 int metrics_http_open(uv_loop_t *loop, const struct config *config, metrics_maker *make,
     void *owner, struct metrics_http **ret_http, struct reason *reason);
 
+/* Where it serves, with the port that the kernel chose: "http://127.0.0.1:9464/metrics", or the
+ * path of a socket. Borrowed: until the close. */
+const char *metrics_http_where(const struct metrics_http *http);
+
 /* Ends what is under way; freed when the loop has run once more. NULL allowed. */
 void metrics_http_close(struct metrics_http *http);
 

@@ -19,6 +19,12 @@ int metrics_http_open(uv_loop_t *loop, const struct config *config, metrics_make
         config->metrics);
 }
 
+const char *metrics_http_where(const struct metrics_http *http)
+{
+    (void)http;
+    return NULL;
+}
+
 void metrics_http_close(struct metrics_http *http)
 {
     (void)http;

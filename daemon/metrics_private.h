@@ -25,6 +25,15 @@
     X(STATE_BYTES, "state_bytes", "gauge", "bytes", "Files of scaling states")                     \
     X(STATES, "states", "gauge", "",                                                               \
         "Scaling states that are stored: held by a group, or lingering for one to continue")       \
+    X(SNAPSHOTS, "snapshots", "gauge", "", "Scaling states that have a snapshot on the disk")      \
+    X(SNAPSHOT_BYTES, "snapshot_bytes", "gauge", "bytes", "The newest snapshots of these")         \
+    X(SNAPSHOT_AGE, "snapshot_age_seconds", "gauge", "seconds",                                    \
+        "Since all states were on the disk, or the daemon began; not without --state-dir")         \
+    X(SNAPSHOT_WRITTEN, "snapshot_written_bytes", "counter", "bytes", "Snapshots written")         \
+    X(SNAPSHOT_FAILED, "failed_snapshots", "counter", "",                                          \
+        "Passes over the states that did not get all of them to the disk")                         \
+    X(UNUSED, "unused_state_files", "gauge", "",                                                   \
+        "Files of states that the daemon does not use, by place and cause")                        \
     X(GATHERS, "gathers", "counter", "", "Gathers that ended well")                                \
     X(GATHERED_BYTES, "gathered_bytes", "counter", "bytes",                                        \
         "Bytes of gathered weights without padding, by format on the wire")                        \
@@ -36,6 +45,10 @@
     X(ROUNDS, "open_rounds", "gauge", "", "Groups whose next round waits or runs")                 \
     X(OLDEST, "oldest_wait_seconds", "gauge", "seconds",                                           \
         "Age of the round that has waited longest; 0 if none waits")                               \
+    X(LEASES, "leases", "gauge", "",                                                               \
+        "Gathered buckets that ranks have and have not released, once for each rank")              \
+    X(OLDEST_LEASE, "oldest_lease_seconds", "gauge", "seconds",                                    \
+        "Time since the gather of the lease that has lasted longest; 0 if there is none")          \
     X(GATHER_TIME, "gather_seconds", "histogram", "seconds",                                       \
         "From the first rank's request for a gather to its end")                                   \
     X(WAIT_TIME, "wait_seconds", "histogram", "seconds",                                           \
@@ -50,6 +63,9 @@
     X(GROUP_STALE, "group_stale_gathers", "counter", "", "As stale_gathers, of a group")           \
     X(GROUP_FAILED, "group_failed_rounds", "counter", "", "As failed_rounds, of a group")          \
     X(GROUP_ARENA, "group_arena_bytes", "gauge", "bytes", "As arena_bytes, of a group")            \
+    X(GROUP_LEASES, "group_leases", "gauge", "", "As leases, of a group")                          \
+    X(GROUP_OLDEST_LEASE, "group_oldest_lease_seconds", "gauge", "seconds",                        \
+        "As oldest_lease_seconds, of a group")                                                     \
     X(GROUP_HOSTS, "group_hosts", "gauge", "", "Hosts of a group that spans several, by state")    \
     X(GROUP_ENGINE, "group_engine_bytes", "counter", "bytes",                                      \
         "Bytes that a group's engine moved between hosts, by direction")                           \
@@ -93,7 +109,9 @@ void metrics_group_labels(struct metrics_labels *ret_labels, const struct group 
 
 /* metrics_groups.c: the groups that have a name in the text, and their families. */
 struct metrics_groups {
-    const struct group *listed[COUNTERS_MAX_GROUPS]; /* borrowed */
+    const struct group *listed[COUNTERS_MAX_GROUPS];      /* borrowed */
+    struct collective_leases leases[COUNTERS_MAX_GROUPS]; /* theirs */
+    struct collective_leases all_leases, other_leases;
     uint32_t num_listed;
     uint64_t by_state[GROUP_BROKEN + 1];
     uint64_t waiting, running; /* rounds */

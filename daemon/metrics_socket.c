@@ -7,12 +7,14 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "daemon/log.h"
+#include "daemon/owner.h"
 #include "status.h"
 
 #define BACKLOG 64
@@ -31,7 +33,7 @@ static int clear_path(const struct config_address *address, struct reason *reaso
     int result = connect(fd, (const struct sockaddr *)&address->address, address->size);
     int error = result < 0 ? errno : 0;
     (void)close(fd);
-    if (error != ECONNREFUSED)
+    if (error != ECONNREFUSED || owner_lives(path))
         return reason_set(reason, F8_EEXIST, "--metrics %s: another process serves there", path);
     (void)unlink(path);
     log_info("%s was left by a daemon that is gone: replaced", path);
@@ -69,11 +71,31 @@ static void describe(struct metrics_socket *socket)
         (void)inet_ntop(AF_INET, &name.v4.sin_addr, host, sizeof(host));
         (void)snprintf(socket->where, sizeof(socket->where), "http://%s:%u/metrics", host,
             ntohs(name.v4.sin_port));
+        if (ntohl(name.v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET)
+            (void)snprintf(socket->host, sizeof(socket->host), "%s", host);
     } else {
         (void)inet_ntop(AF_INET6, &name.v6.sin6_addr, host, sizeof(host));
         (void)snprintf(socket->where, sizeof(socket->where), "http://[%s]:%u/metrics", host,
             ntohs(name.v6.sin6_port));
+        if (IN6_IS_ADDR_LOOPBACK(&name.v6.sin6_addr))
+            (void)snprintf(socket->host, sizeof(socket->host), "[%s]", host);
     }
+}
+
+/* "NAME" or "NAME:PORT". */
+static bool names(const char *host, const char *name)
+{
+    size_t length = strlen(name);
+    if (strncasecmp(host, name, length) != 0)
+        return false;
+    const char *port = host + length;
+    return *port == '\0' || (*port == ':' && port[1 + strspn(port + 1, "0123456789")] == '\0');
+}
+
+bool metrics_socket_takes_host(const struct metrics_socket *socket, const char *host)
+{
+    return socket->host[0] == '\0' || !host || names(host, socket->host) ||
+           names(host, "localhost") || names(host, "127.0.0.1") || names(host, "[::1]");
 }
 
 int metrics_socket_open(

@@ -6,6 +6,7 @@
 #ifndef F8_DAEMON_METRICS_SOCKET_H
 #define F8_DAEMON_METRICS_SOCKET_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "daemon/config.h"
@@ -15,12 +16,21 @@ struct metrics_socket {
     const char *path; /* borrowed: the configuration's; NULL: an address */
     dev_t device;     /* of the path's file */
     ino_t inode;
-    char where[160]; /* "http://127.0.0.1:9464/metrics", for the log */
+    char host[64];   /* "127.0.0.1", "[::1]": the address, if it is of loopback; "" */
+    char where[160]; /* "http://127.0.0.1:9464/metrics", for operators */
 };
 
 /* F8_EEXIST: somebody serves at the path; F8_EIO. */
 int metrics_socket_open(
     const struct config *config, struct metrics_socket *ret_socket, struct reason *reason);
+
+/*
+ * Whether a request with this Host header may be answered; NULL: it has none. Browsers reach
+ * loopback too: a page of any site can have its name resolved to 127.0.0.1 and then read the
+ * answer as its own, but it cannot change the name that the browser sends. So on loopback only its
+ * own names and the configured address are taken, with any port; elsewhere any.
+ */
+bool metrics_socket_takes_host(const struct metrics_socket *socket, const char *host);
 
 /* Removes the path, if it is still this socket's. */
 void metrics_socket_remove(const struct metrics_socket *socket);

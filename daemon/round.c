@@ -40,6 +40,7 @@ static bool place_coming(const struct rounds *rounds, uint32_t bucket)
 static void hold(struct rounds *rounds, uint32_t rank, uint32_t bucket)
 {
     *use_at(rounds, rank, bucket) = USE_HELD;
+    rounds->held++;
     place_at(rounds, bucket_at(rounds, bucket)->place)->holders++;
 }
 
@@ -67,6 +68,7 @@ static void end_use(struct rounds *rounds, uint32_t rank, uint32_t bucket)
     *use = USE_NONE;
     if (!held)
         return;
+    rounds->held--;
     place_at(rounds, b->place)->holders--;
     vacate(rounds, b->place);
 }

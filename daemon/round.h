@@ -193,6 +193,9 @@ bool round_missing(const struct rounds *rounds, uint64_t number, uint32_t rank);
 bool round_uses(const struct rounds *rounds, uint32_t rank, uint32_t bucket);
 bool round_holds(const struct rounds *rounds, uint32_t rank, uint32_t bucket);
 
+/* Pairs of a rank and a bucket that it holds. */
+uint32_t round_num_held(const struct rounds *rounds);
+
 /* Where a bucket lies that the rank holds; ROUND_NO_PLACE: it does not, or there is none. */
 uint32_t round_place(const struct rounds *rounds, uint32_t rank, uint32_t bucket);
 

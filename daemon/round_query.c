@@ -62,6 +62,11 @@ bool round_holds(const struct rounds *rounds, uint32_t rank, uint32_t bucket)
     return *use_at(rounds, rank, bucket) == USE_HELD;
 }
 
+uint32_t round_num_held(const struct rounds *rounds)
+{
+    return rounds->held;
+}
+
 uint32_t round_place(const struct rounds *rounds, uint32_t rank, uint32_t bucket)
 {
     bool held = bucket < rounds->num_buckets && round_holds(rounds, rank, bucket);

@@ -63,6 +63,7 @@ struct rounds {
     uint64_t completed;
     uint32_t early_running;
     uint32_t cleaning; /* places being cleaned */
+    uint32_t held;     /* uses that are USE_HELD */
     bool running;
     bool paused; /* the head began, and waits for another group */
     bool later;  /* the head could begin but for another group */

@@ -84,7 +84,8 @@ static int open_states(struct server *server, const struct config *config, struc
     if (status < 0)
         return status;
     server->session.collective.states = server->states;
-    status = state_saver_new(&server->loop, config, server->states, &server->saver, reason);
+    status = state_saver_new(
+        &server->loop, config, server->states, STATE_SAVER_PATIENCE_MS, &server->saver, reason);
     if (status < 0)
         return status;
     state_saver_listen(server->saver, tell_snapshot, server);
@@ -163,8 +164,11 @@ static int open_metrics(struct server *server, const struct config *config, stru
 {
     if (config->metrics[0] == '\0')
         return F8_OK;
-    return metrics_http_open(
+    int status = metrics_http_open(
         &server->loop, config, session_metrics_text, &server->session, &server->http, reason);
+    if (status == F8_OK)
+        server->session.metrics = metrics_http_where(server->http);
+    return status;
 }
 
 static int set_up(struct server *server, struct reason *reason)
@@ -199,8 +203,31 @@ static void close_any(uv_handle_t *handle, void *unused)
         uv_close(handle, NULL);
 }
 
-static void take_down(struct server *server)
+/* The thread of the saver may come back at any time, and needs what would be freed. */
+static void end_stuck(struct server *server)
 {
+    log_error("%s: ending without the snapshots that it has not taken",
+        state_saver_last(server->saver)->reason.text);
+    lock_release(&server->lock);
+    _exit(EXIT_FAILURE);
+}
+
+/* Of an end in order: that what is to outlive a reboot is on the disk. */
+static int check_saved(const struct server *server, struct reason *reason)
+{
+    const struct state_pass *last = state_saver_last(server->saver);
+    if (last->status == F8_OK)
+        return F8_OK;
+    return reason_set(reason, last->status,
+        "the last snapshots failed: %.300s; the states are safe beside the socket until a reboot, "
+        "and a daemon that starts before it saves them",
+        last->reason.text);
+}
+
+/* F8_EIO, after an end in order only: not all is saved that is to outlive a reboot. */
+static int take_down(struct server *server, struct reason *reason)
+{
+    int status = F8_OK;
     struct reason nobody = {.text = ""};
     session_end_drain(&server->session, &nobody); /* who waited is gone */
     backend_free(server->cuda);
@@ -209,6 +236,10 @@ static void take_down(struct server *server)
     if (server->ending)
         state_saver_finish(server->saver);
     (void)uv_run(&server->loop, UV_RUN_DEFAULT);
+    if (state_saver_is_stuck(server->saver))
+        end_stuck(server);
+    if (server->ending)
+        status = check_saved(server, reason);
     state_saver_close(server->saver);
     state_store_close(server->states);
     uv_walk(&server->loop, close_any, NULL); /* what is left: the signals */
@@ -219,6 +250,7 @@ static void take_down(struct server *server)
     conn_context_done(&server->conns);
     registry_free(server->session.registry);
     lock_release(&server->lock);
+    return status;
 }
 
 void server_say_ready(const struct server *server)
@@ -252,6 +284,6 @@ int server_run(const struct config *config, int argc, char **argv, struct reason
         server_say_ready(&server);
         (void)uv_run(&server.loop, UV_RUN_DEFAULT);
     }
-    take_down(&server);
-    return status;
+    int end = take_down(&server, reason);
+    return status < 0 ? status : end;
 }

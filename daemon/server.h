@@ -12,7 +12,7 @@
 /*
  * Serves until SIGTERM or SIGINT; a second one ends the process at once. At SIGHUP it reads the
  * settings again, from the same arguments. F8_OK after an orderly end, else the reason why it could
- * not begin.
+ * not begin, or could not save the last snapshots.
  */
 int server_run(const struct config *config, int argc, char **argv, struct reason *reason);
 

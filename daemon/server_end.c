@@ -27,6 +27,7 @@ static void shut_down(struct server *server)
     (void)uv_timer_stop(&server->patience);
     listener_close(&server->listener);
     metrics_http_close(server->http);
+    server->session.metrics = NULL;
     collective_context_close(&server->session.collective);
     events_close(server->events);
     conn_close_all(&server->conns);
@@ -77,7 +78,7 @@ static void drain(struct server *server, const char *name)
     if (server->called)
         service_status(status.text);
     else
-        service_stopping(status.text);
+        service_stopping(status.text, waits ? server->config.drain_ms : 0);
     if (!waits && !server->called) {
         shut_down(server);
         return;
@@ -148,6 +149,7 @@ static void on_hangup(uv_signal_t *signal, int number)
         log_error("SIGHUP: no setting is changed: %s", reason.text);
     log_set_level(server->config.log_level);
     state_saver_reload(server->saver);
+    state_store_reload(server->states);
     server_say_ready(server);
 }
 

@@ -53,6 +53,9 @@ static int sd_watchdog_enabled(int unset_environment, uint64_t *usec)
 }
 #endif
 
+/* What an end takes besides waiting, with much to save on a slow disk. */
+#define END_MS ((uint64_t)90000)
+
 /* For an error of the functions above. */
 static const char *why(int error)
 {
@@ -153,7 +156,11 @@ void service_reloading(void)
     notify_with(text, "reads its settings again");
 }
 
-void service_stopping(const char *status)
+/* A manager that waits for longer by itself takes nothing from that. */
+void service_stopping(const char *status, uint64_t wait_ms)
 {
-    notify_with("STOPPING=1", status);
+    char text[96];
+    (void)snprintf(
+        text, sizeof(text), "STOPPING=1\nEXTEND_TIMEOUT_USEC=%" PRIu64, (wait_ms + END_MS) * 1000);
+    notify_with(text, status);
 }

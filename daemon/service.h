@@ -8,6 +8,7 @@
 #define F8_DAEMON_SERVICE_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <uv.h>
 
 #include "daemon/reason.h"
@@ -26,7 +27,8 @@ void service_watch(uv_timer_t *timer, uv_loop_t *loop);
 /* Each with a line for people. Ready also ends reloading. */
 void service_ready(const char *status);
 void service_reloading(void);
-void service_stopping(const char *status);
+/* The end may wait for `wait_ms`, and then save snapshots: the manager is asked for that time. */
+void service_stopping(const char *status, uint64_t wait_ms);
 /* Neither: only the line. */
 void service_status(const char *status);
 

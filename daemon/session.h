@@ -45,6 +45,7 @@ struct session_context {
     struct session *sessions;             /* borrowed list: all that are there */
     struct drain_wait *drain_waits;       /* owned list: who waits for the end */
     struct reason no_cuda;                /* why collective.cuda is NULL */
+    const char *metrics;                  /* borrowed: where they are served over HTTP; NULL */
     uint64_t started;                     /* loop time, ms */
     uint32_t connections;
     bool draining; /* the daemon was told to end: nobody joins any more */

@@ -66,7 +66,8 @@ int session_evict(struct session *session, const struct incoming *incoming, stru
     reply->states =
         state_store_drop_job(collective->states, message->uid, message->job, &reply->bytes);
     reply->engines = collective_drop_warm(collective, message->uid, message->job);
-    if (reply->states + reply->engines == 0)
+    reply->communicators = collective_drop_communicators(collective, message->uid, message->job);
+    if (reply->states + reply->engines + reply->communicators == 0)
         return reason_set(&answer->reason, F8_ENOENT,
             "nothing is kept of a job %.120s of uid %u (--uid says whose it is)%s", message->job,
             (unsigned)message->uid,
@@ -74,12 +75,12 @@ int session_evict(struct session *session, const struct incoming *incoming, stru
     const struct log_fields fields = {.job = message->job, .pid = session->peer.pid};
     log_of(&fields, LOG_LEVEL_INFO,
         "job %s of uid %u is evicted by an operator (%s): %u states of %" PRIu64
-        " bytes, %u engines",
+        " bytes, %u engines, %u communicators",
         message->job, (unsigned)message->uid, session_who(session, who), reply->states,
-        reply->bytes, reply->engines);
+        reply->bytes, reply->engines, reply->communicators);
     answer->reply.body_case = F8__REPLY__BODY_EVICT;
     answer->reply.evict = reply;
-    return F8_OK;
+    return session_settle(session, incoming->request->id, answer);
 }
 
 /* ---- the log's level ---- */

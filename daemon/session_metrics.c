@@ -15,6 +15,7 @@ int session_metrics_text(void *context, bool weights, struct metrics_text *ret_t
     const struct metrics_source source = {
         .registry = sessions->registry,
         .collective = &sessions->collective,
+        .saver = sessions->saver,
         .uptime_ms = uv_now(sessions->collective.loop) - sessions->started,
         .connections = sessions->connections,
     };

@@ -3,8 +3,8 @@
  * What the files of the session share: session.c (greeting, dispatch, replies), session_join.c
  * (groups), session_register.c (regions and weights), session_device.c (devices),
  * session_collective.c (collectives), session_hosts.c (other hosts), session_state.c (export,
- * import), session_metrics.c, session_watch.c and inspect.c (what operators see), session_admin.c
- * and session_reset.c (what they do).
+ * import), session_metrics.c, session_watch.c and inspect.c (what operators see), session_admin.c,
+ * session_reset.c and session_settle.c (what they do).
  */
 #ifndef F8_DAEMON_SESSION_PRIVATE_H
 #define F8_DAEMON_SESSION_PRIVATE_H
@@ -178,5 +178,12 @@ void answer_send(struct session *session, struct answer *answer, int status);
  */
 void later_begin(struct later_reply *later, struct session *session, uint64_t id);
 struct session *later_end(struct later_reply *later);
+
+/*
+ * session_settle.c: has the answer, which is ready, wait until snapshots that were removed are gone
+ * from the disk, too: F8_OK if there are none, else SESSION_PENDING. What was done is done; if the
+ * disk fails, the answer is an error that says so. Of bodies it keeps that of an evict. F8_ENOMEM.
+ */
+int session_settle(struct session *session, uint64_t id, struct answer *answer);
 
 #endif

@@ -243,5 +243,5 @@ int session_import(struct session *session, const struct incoming *incoming, str
     if (status == F8_OK)
         status = store_import(session, message, &head, bytes + head.size, reason);
     free(bytes);
-    return status;
+    return status < 0 ? status : session_settle(session, incoming->request->id, answer);
 }

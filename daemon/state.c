@@ -3,12 +3,19 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "daemon/log.h"
 #include "daemon/state_private.h"
 #include "status.h"
 
 static void on_timer(uv_timer_t *timer);
+
+uint64_t state_keep_ms(const struct config *config)
+{
+    bool longer = config->state_dir[0] != '\0' && config->snapshot_keep_ms > config->linger_ms;
+    return longer ? config->snapshot_keep_ms : config->linger_ms;
+}
 
 /* Sets the clock for what ends next. It does not keep the loop running. */
 static void arm(struct state_store *store)
@@ -72,7 +79,9 @@ static void on_timer(uv_timer_t *timer)
         next = state->next;
         if (state->held || state->expires > now)
             continue;
-        log_drop(state, "nobody continued it in time (--linger)");
+        log_drop(state, store->config->state_dir[0] == '\0'
+                            ? "nobody continued it in time (--linger)"
+                            : "nobody continued it in time (--snapshot-keep, --linger)");
         forget(state);
     }
     arm(store);
@@ -81,7 +90,35 @@ static void on_timer(uv_timer_t *timer)
 static void linger(struct state *state)
 {
     state->held = false;
-    state->expires = uv_now(state->store->loop) + state->store->config->linger_ms;
+    state->since = uv_now(state->store->loop);
+    state->expires = state->since + state_keep_ms(state->store->config);
+}
+
+void state_store_reload(struct state_store *store)
+{
+    uint64_t keep = state_keep_ms(store->config);
+    for (struct state *state = store->first; state; state = state->next)
+        if (!state->held && state->since + keep > state->expires)
+            state->expires = state->since + keep;
+    arm(store);
+}
+
+/* Of all states the newest: over restarts too, by the clock, and never two at once. */
+static void make_newest(struct state *state)
+{
+    struct state_store *store = state->store;
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+    state->order = store->newest = ns > store->newest ? ns : store->newest + 1;
+}
+
+void state_see_written(struct state *state, uint64_t written_ns)
+{
+    struct state_store *store = state->store;
+    state->order = written_ns;
+    if (written_ns > store->newest)
+        store->newest = written_ns;
 }
 
 static void insert(struct state *state)
@@ -100,7 +137,8 @@ static int take_file(void *context, uint64_t number, const struct state_file *fi
     struct state *state = calloc(1, sizeof(*state));
     if (!state)
         return F8_ENOMEM;
-    *state = (struct state){.store = store, .file = *file, .number = number, .order = number};
+    *state = (struct state){.store = store, .file = *file, .number = number};
+    state_see_written(state, file->written_ns);
     state_see_counter(store, state_file_counter(file));
     insert(state);
     linger(state);
@@ -241,9 +279,9 @@ void state_hold(struct state *state)
 void state_release(struct state *state)
 {
     struct state_store *store = state->store;
-    state->order = ++store->last;
+    make_newest(state);
     linger(state);
-    if (store->config->linger_ms == 0)
+    if (state_keep_ms(store->config) == 0)
         forget(state);
     arm(store);
 }
@@ -253,20 +291,23 @@ bool state_is_held(const struct state *state)
     return state->held;
 }
 
+uint64_t state_left_ms(const struct state *state)
+{
+    uint64_t now = uv_now(state->store->loop);
+    return !state->held && state->expires > now ? state->expires - now : 0;
+}
+
 int state_add(struct state_store *store, const struct state_form *form, uint32_t counter,
     struct state **ret_state, struct reason *reason)
 {
     const struct state_owner *owner = &form->head.owner;
-    int status = make_room(store, owner, reason);
-    if (status < 0)
-        return status;
     struct state *state = calloc(1, sizeof(*state));
     if (!state)
         return reason_set(
             reason, F8_ENOMEM, "out of memory for the state of group %s", owner->group);
     state->store = store;
-    state->number = state->order = ++store->last;
-    status = state_dir_write(&store->dir, state->number, form, counter, &state->file, reason);
+    state->number = ++store->last;
+    int status = state_dir_write(&store->dir, state->number, form, counter, &state->file, reason);
     if (status < 0) {
         free(state);
         return status;
@@ -300,13 +341,18 @@ int state_put(struct state_store *store, const struct state_form *form, struct s
 {
     const struct state_owner *owner = &form->head.owner;
     struct state *state = state_find(store, owner->uid, owner->job, owner->group);
-    if (!state)
-        return state_add(store, form, store->counter, ret_state, reason);
-    int status = state_overwrite(state, form, state_file_counter(&state->file) + 1, reason);
+    int status;
+    if (state) {
+        status = state_overwrite(state, form, state_file_counter(&state->file) + 1, reason);
+    } else {
+        status = make_room(store, owner, reason);
+        if (status == F8_OK)
+            status = state_add(store, form, store->counter, &state, reason);
+    }
     if (status < 0)
         return status;
     if (!state->held) {
-        state->order = ++store->last;
+        make_newest(state);
         linger(state);
         arm(store);
     }

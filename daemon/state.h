@@ -24,12 +24,23 @@ struct state_store;
 
 /*
  * Loads what the directory <socket>.state has, if it is there; it is made when the first state is
- * stored. Damaged files are renamed to *.bad, and logged. Then the snapshots, which count where
+ * stored. Damaged files are renamed to *.bad, and logged, those
+ * of a newer form left as they are, and logged. Then the snapshots, which count where
  * they are newer or alone; damaged ones are renamed to *.damaged. F8_EPERM: a directory is another
- * uid's or open to others; F8_EBUSY: another daemon uses it; F8_EIO, F8_ENOMEM.
+ * uid's or open to others; F8_EBUSY: another daemon uses it; F8_EIO: also of a file that cannot be
+ * read; F8_ENOMEM.
  */
 int state_store_open(uv_loop_t *loop, const struct config *config, struct state_store **ret_store,
     struct reason *reason);
+
+/*
+ * For how long a state is kept that no group uses, in ms: --linger, or with snapshots the longer of
+ * that and --snapshot-keep, for the run may be started again long after a reboot.
+ */
+uint64_t state_keep_ms(const struct config *config);
+
+/* Settings may have changed. What lingers already is never kept for a shorter time than before. */
+void state_store_reload(struct state_store *store);
 
 /* Files stay, for the next daemon; an empty directory goes. The loop must run once more. NULL
  * allowed. */
@@ -77,6 +88,8 @@ void state_hold(struct state *state);
 /* The group is gone: the state lingers. */
 void state_release(struct state *state);
 bool state_is_held(const struct state *state);
+/* Until it is forgotten, if nobody continues it; 0: it is held. */
+uint64_t state_left_ms(const struct state *state);
 
 /* Forgets the state, file and all. */
 void state_drop(struct state *state);
@@ -134,13 +147,34 @@ int state_copy_commit(const struct state_copy *copy, struct reason *reason);
 
 void state_copy_done(struct state_copy *copy);
 
-/* Any thread: what was committed or removed reaches the disk. F8_EIO. */
-int state_store_sync(const struct state_store *store, struct reason *reason);
+/* Any thread: what was committed or removed reaches the disk. F8_EIO; *ret_synced tells whether it
+ * is there all the same, where only new files cannot be written. */
+int state_store_sync(const struct state_store *store, bool *ret_synced, struct reason *reason);
 
-/* `removed` is called when snapshots were removed, which is to reach the disk soon; NULL: no more.
+/* Waits for a pass of the saver that begins after it asked. */
+struct state_pass;
+struct state_waiter {
+    struct state_waiter *next; /* borrowed: the saver's list */
+    void (*done)(struct state_waiter *waiter, const struct state_pass *pass);
+};
+
+/*
+ * `removed` is called when snapshots were removed, which is to reach the disk soon; or with
+ * somebody who waits until it has, and is told once, later. NULL: it is called no more.
  */
-void state_store_watch_removals(
-    struct state_store *store, void (*removed)(void *context), void *context);
+void state_store_watch_removals(struct state_store *store,
+    void (*removed)(void *context, struct state_waiter *waiter), void *context);
+
+/*
+ * Whether a power cut could still bring back snapshots that were removed: then `done` is called
+ * once, later, by when that is over, or is known to have failed (the pass is not settled). False:
+ * it could not, and `done` is not called.
+ */
+bool state_store_settle(struct state_store *store, struct state_waiter *waiter);
+
+/* Around a sync: the removals that one which begins now takes to the disk; it did. */
+uint64_t state_store_removals(const struct state_store *store);
+void state_store_settled(struct state_store *store, uint64_t removals);
 
 /* Tries again to remove snapshots that could not be removed. F8_EIO. */
 int state_store_retry(struct state_store *store, struct reason *reason);
@@ -150,8 +184,8 @@ struct state_saved {
     const char *path; /* empty: none are kept */
     uint32_t states;
     uint64_t bytes;
-    const char (*damaged)[SNAPSHOT_NAME_SIZE]; /* the first SNAPSHOT_MAX_DAMAGED names */
-    uint32_t num_damaged;
+    const struct state_noted *damaged, *newer;           /* snapshots that are not used */
+    const struct state_noted *live_damaged, *live_newer; /* nor these, beside the socket */
 };
 void state_store_saved(const struct state_store *store, struct state_saved *ret_saved);
 

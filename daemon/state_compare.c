@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How the weights of a stored state compare with those that a group registers: all that differ are
- * named, as far as a sentence has room. See state_form.h; on the loop.
+ * named, in the sentence as far as it has room, and in the log. See state_form.h; on the loop.
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "daemon/log.h"
 #include "daemon/state_table.h"
 #include "status.h"
 
 /* Names that a list in a sentence has; the others are counted. */
 #define MAX_LISTED 4
+
+/* Names of one list that the log has, and bytes of them in one line. */
+#define MAX_LOGGED  100
+#define LOGGED_LINE 640
 
 /* Both sides, each sorted by name. */
 struct sides {
@@ -22,6 +28,22 @@ struct sides {
 struct listed {
     char text[200];
     uint32_t count, named;
+};
+
+/* The same list, whole, in lines of the log. */
+struct logged {
+    const char *what, *before; /* borrowed: what each line begins with */
+    const struct log_fields *fields;
+    char line[LOGGED_LINE];
+    uint32_t count;
+};
+
+/* Takes the names of the three lists one after the other; of each list in order. */
+struct walk {
+    void (*take)(void *list, const char *name);
+    void *lacks, *has, *differ;       /* borrowed: the lists */
+    const struct state_entry *stored; /* borrowed: the first that is of another kind; NULL: none */
+    const struct state_entry *registered; /* borrowed: what it is here */
 };
 
 /* "bfloat16 e4m3fn, history 16 max". */
@@ -88,8 +110,9 @@ int state_names_check(const struct state_head *head, const char *what, struct re
     return status;
 }
 
-static void list(struct listed *listed, const char *name)
+static void list(void *list, const char *name)
 {
+    struct listed *listed = list;
     size_t used = strlen(listed->text), room = sizeof(listed->text) - used;
     bool fits = listed->named == 0 || strlen(name) + 2 < room;
     if (listed->count++ >= MAX_LISTED || !fits)
@@ -109,9 +132,35 @@ static void say(struct reason *reason, const char *before, const struct listed *
     *separator = "; ";
 }
 
-/* Walks both sides by name; of the first that are of another kind it gives both. */
-static void compare_names(const struct sides *sides, struct listed *lacks, struct listed *has,
-    struct listed *differ, const struct state_entry *ret_first[2])
+static void flush_names(struct logged *logged)
+{
+    if (logged->line[0] != '\0')
+        log_of(logged->fields, LOG_LEVEL_WARNING, "%s: %s%s", logged->what, logged->before,
+            logged->line);
+    logged->line[0] = '\0';
+}
+
+static void note_name(void *list, const char *name)
+{
+    struct logged *logged = list;
+    if (logged->count++ >= MAX_LOGGED)
+        return;
+    if (strlen(logged->line) + strlen(name) + 2 >= sizeof(logged->line))
+        flush_names(logged);
+    size_t used = strlen(logged->line);
+    (void)snprintf(
+        logged->line + used, sizeof(logged->line) - used, "%s%s", used > 0 ? ", " : "", name);
+}
+
+static void end_names(struct logged *logged)
+{
+    flush_names(logged);
+    if (logged->count > MAX_LOGGED)
+        log_of(logged->fields, LOG_LEVEL_WARNING, "%s: %sanother %u", logged->what, logged->before,
+            logged->count - MAX_LOGGED);
+}
+
+static void walk(const struct sides *sides, struct walk *walk)
 {
     uint32_t s = 0, r = 0;
     while (s < sides->num_stored || r < sides->num_registered) {
@@ -120,49 +169,77 @@ static void compare_names(const struct sides *sides, struct listed *lacks, struc
                     : r == sides->num_registered ? -1
                                                  : strcmp(stored->name, registered->name);
         if (order > 0) {
-            list(lacks, registered->name);
+            walk->take(walk->lacks, registered->name);
         } else if (order < 0) {
-            list(has, stored->name);
+            walk->take(walk->has, stored->name);
         } else if (!same_kind(stored, registered)) {
-            if (differ->count == 0) {
-                ret_first[0] = stored;
-                ret_first[1] = registered;
+            if (!walk->stored) {
+                walk->stored = stored;
+                walk->registered = registered;
             }
-            list(differ, stored->name);
+            walk->take(walk->differ, stored->name);
         }
         r += order >= 0;
         s += order <= 0;
     }
 }
 
+/* For who has to find the cause: the sentence has but a few names. A peer can cause it at will. */
+static void log_all(const struct sides *sides, const struct state_owner *owner, const char *what)
+{
+    static struct log_limit limit;
+    const struct log_fields fields = {.job = owner->job, .group = owner->group};
+    struct logged lacks = {.what = what, .before = "it lacks ", .fields = &fields};
+    struct logged has = {.what = what, .before = "it has, and the group not, ", .fields = &fields};
+    struct logged differ = {.what = what, .before = "of another kind: ", .fields = &fields};
+    struct walk names = {.take = note_name, .lacks = &lacks, .has = &has, .differ = &differ};
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    if (!log_allows(&limit, (uint64_t)now.tv_sec * 1000))
+        return;
+    walk(sides, &names);
+    end_names(&lacks);
+    end_names(&has);
+    end_names(&differ);
+}
+
+static int refuse_order(
+    const struct sides *sides, uint32_t first, const char *what, struct reason *reason)
+{
+    return reason_set(reason, F8_EMISMATCH,
+        "%s has %.120s as delayed weight %u where the group registers %.120s", what,
+        sides->stored[first].name, first, sides->registered[first].name);
+}
+
 /* The sentence for sides that differ. */
-static int refuse(struct sides *sides, uint32_t first, const char *what, struct reason *reason)
+static int refuse(struct sides *sides, uint32_t first, const struct state_owner *owner,
+    const char *what, struct reason *reason)
 {
     struct listed lacks = {0}, has = {0}, differ = {0};
-    const struct state_entry *pair[2] = {0};
+    struct walk names = {.take = list, .lacks = &lacks, .has = &has, .differ = &differ};
     const char *separator = " ";
     char stored[96], registered[96];
     if (first < sides->num_stored && first < sides->num_registered) /* if but the order differs */
-        (void)reason_set(reason, F8_EMISMATCH,
-            "%s has %.120s as delayed weight %u where the group registers %.120s", what,
-            sides->stored[first].name, first, sides->registered[first].name);
+        (void)refuse_order(sides, first, what, reason);
     qsort(sides->stored, sides->num_stored, sizeof(*sides->stored), by_name);
     qsort(sides->registered, sides->num_registered, sizeof(*sides->registered), by_name);
-    compare_names(sides, &lacks, &has, &differ, pair);
+    walk(sides, &names);
     if (lacks.count + has.count + differ.count == 0)
         return F8_EMISMATCH;
     if (lacks.count + has.count == 0 && differ.count == 1)
         return reason_set(reason, F8_EMISMATCH, "%s has weight %s as %s; the group registers %s",
-            what, pair[0]->name, describe(pair[0], stored, sizeof(stored)),
-            describe(pair[1], registered, sizeof(registered)));
+            what, names.stored->name, describe(names.stored, stored, sizeof(stored)),
+            describe(names.registered, registered, sizeof(registered)));
     (void)reason_set(reason, F8_EMISMATCH, "%s does not fit what the group registers:", what);
     say(reason, "it lacks ", &lacks, "", &separator);
     say(reason, "it has ", &has, ", no delayed weights here", &separator);
     say(reason, "of another kind: ", &differ, "", &separator);
     if (differ.count > 0)
         reason_append(reason, " (the first is %s there, %s here)",
-            describe(pair[0], stored, sizeof(stored)),
-            describe(pair[1], registered, sizeof(registered)));
+            describe(names.stored, stored, sizeof(stored)),
+            describe(names.registered, registered, sizeof(registered)));
+    if (lacks.named < lacks.count || has.named < has.count || differ.named < differ.count)
+        log_all(sides, owner, what);
     return F8_EMISMATCH;
 }
 
@@ -192,7 +269,7 @@ int state_head_compare(const struct state_head *head, const struct weight_list *
     } else {
         fill(&sides, head, weights);
         if (find_difference(&sides, &first))
-            status = refuse(&sides, first, what, reason);
+            status = refuse(&sides, first, &head->owner, what, reason);
     }
     free(sides.stored);
     free(sides.registered);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -22,9 +23,8 @@
 
 void state_dir_init(struct state_dir *dir, const char *socket)
 {
+    *dir = (struct state_dir){.fd = -1};
     (void)snprintf(dir->path, sizeof(dir->path), "%s" STATE_DIR_SUFFIX, socket);
-    dir->fd = -1;
-    dir->last = 0;
 }
 
 static char *name_of(uint64_t number, const char *suffix, char *name)
@@ -118,71 +118,102 @@ static bool parse_name(const char *name, const char *suffix, uint64_t *ret_numbe
     return true;
 }
 
-static void set_aside(const struct state_dir *dir, const char *name, const char *why)
+static void set_aside(struct state_dir *dir, const char *name, const char *why)
 {
     char aside[NAME_SIZE + 8];
     (void)snprintf(aside, sizeof(aside), "%s.bad", name);
     bool moved = renameat(dir->fd, name, dir->fd, aside) == 0;
     log_error("%s/%s is not used: %s; it is %s", dir->path, name, why,
         moved ? "renamed to *.bad" : "left as it is");
+    state_note(&dir->damaged, moved ? aside : name);
+    dir->lacks = true;
+}
+
+static void leave_newer(struct state_dir *dir, const char *name, const char *why)
+{
+    log_error("%s/%s is not used, and left as it is: %s", dir->path, name, why);
+    state_note(&dir->newer, name);
+    dir->lacks = true;
 }
 
 /* Also of a file that is not loaded: its number is not given out again. */
 static void see_number(struct state_dir *dir, const char *name)
 {
     uint64_t number;
-    if ((parse_name(name, ".state", &number) || parse_name(name, ".state.bad", &number)) &&
-        number > dir->last)
+    bool aside = parse_name(name, ".state.bad", &number);
+    if (aside)
+        state_note(&dir->damaged, name);
+    if ((aside || parse_name(name, ".state", &number)) && number > dir->last)
         dir->last = number;
 }
 
-static void load_one(struct state_dir *dir, const char *name, state_dir_taker *take, void *context)
+/* Nothing is lost as long as nothing is renamed, nor written over. */
+static int refuse_unread(
+    const struct state_dir *dir, const struct reason *why, struct reason *reason)
+{
+    return reason_set(reason, F8_EIO,
+        "%.200s in the state directory %s: it may be whole, so it is left as it is; see that it "
+        "can be "
+        "read, or move it away, and start again",
+        why->text, dir->path);
+}
+
+static int load_one(struct state_dir *dir, const char *name, state_dir_taker *take, void *context,
+    struct reason *reason)
 {
     uint64_t number;
     struct state_file file;
-    struct reason reason;
+    struct reason why;
     see_number(dir, name);
     if (parse_name(name, ".new", &number))
         (void)unlinkat(dir->fd, name, 0); /* whoever wrote it was killed before it was whole */
     if (!parse_name(name, ".state", &number))
-        return;
-    int status = state_file_open(dir->fd, name, &file, &reason);
+        return F8_OK;
+    int status = state_file_open(dir->fd, name, &file, &why);
     if (status == F8_EIO)
-        log_error("%s/%s is passed over: %s", dir->path, name, reason.text);
+        return refuse_unread(dir, &why, reason);
+    if (status == F8_EVERSION)
+        leave_newer(dir, name, why.text);
     else if (status < 0)
-        set_aside(dir, name, reason.text);
+        set_aside(dir, name, why.text);
     if (status < 0)
-        return;
+        return F8_OK;
     status = take(context, number, &file);
+    if (status < 0)
+        state_file_close(&file);
     if (status == F8_EEXIST)
         set_aside(dir, name, "another file has the state of the same job and group");
     else if (status < 0)
-        log_error("%s/%s is passed over: out of memory", dir->path, name);
-    if (status < 0)
-        state_file_close(&file);
+        return reason_set(reason, status, "out of memory loading states");
+    return F8_OK;
+}
+
+/* Names begin with a number of fixed length: of two of one group the later one comes first. */
+static int highest_first(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*b)->d_name, (*a)->d_name);
 }
 
 int state_dir_load(
     struct state_dir *dir, state_dir_taker *take, void *context, struct reason *reason)
 {
+    struct dirent **entries;
     int status = state_dir_open(dir->path, &dir->fd, reason);
     if (status == F8_ENOENT)
         return F8_OK;
     if (status < 0)
         return status;
-    int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *entries = fd < 0 ? NULL : fdopendir(fd);
-    if (!entries) {
-        status = reason_set(
+    int count = scandirat(dir->fd, ".", &entries, NULL, highest_first);
+    if (count < 0)
+        return reason_set(
             reason, F8_EIO, "cannot read the state directory %s: %s", dir->path, strerror(errno));
-        if (fd >= 0)
-            (void)close(fd);
-        return status;
+    for (int i = 0; i < count; i++) {
+        if (status == F8_OK)
+            status = load_one(dir, entries[i]->d_name, take, context, reason);
+        free(entries[i]);
     }
-    for (const struct dirent *entry = readdir(entries); entry; entry = readdir(entries))
-        load_one(dir, entry->d_name, take, context);
-    (void)closedir(entries);
-    return F8_OK;
+    free(entries);
+    return status;
 }
 
 int state_dir_write(struct state_dir *dir, uint64_t number, const struct state_form *form,

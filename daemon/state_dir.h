@@ -8,13 +8,17 @@
 #define F8_DAEMON_STATE_DIR_H
 
 #include "daemon/state_file.h"
+#include "daemon/state_noted.h"
 
 #define STATE_DIR_SUFFIX ".state"
 
 struct state_dir {
     char path[128];
-    int fd;        /* owned, locked; -1 until the directory is there */
-    uint64_t last; /* the highest number that was found in use */
+    int fd;                     /* owned, locked; -1 until the directory is there */
+    uint64_t last;              /* the highest number that was found in use */
+    struct state_noted damaged; /* set aside, also by an earlier start */
+    struct state_noted newer;   /* of a newer form: left as they are */
+    bool lacks;                 /* a file was there and is not used, from this start on */
 };
 
 void state_dir_init(struct state_dir *dir, const char *socket);
@@ -23,8 +27,10 @@ void state_dir_init(struct state_dir *dir, const char *socket);
 typedef int state_dir_taker(void *context, uint64_t number, const struct state_file *file);
 
 /*
- * Gives every sound file to `take`; the others are renamed to *.bad, and logged. F8_OK too if
- * there is no directory; else as state_store_open.
+ * Gives every sound file to `take`, the highest number first; damaged ones are renamed to *.bad,
+ * and logged; those of a newer form are logged and left as they are, for a daemon that reads it.
+ * F8_OK too if there is no directory; else as state_store_open. F8_EIO also if a file
+ * cannot be read, which is not damaged for that.
  */
 int state_dir_load(
     struct state_dir *dir, state_dir_taker *take, void *context, struct reason *reason);

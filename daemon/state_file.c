@@ -133,7 +133,8 @@ int state_file_create(int directory, const char *temporary, const char *name,
 }
 
 /* What a file must be before its bytes are looked at. */
-static int check_kind(int fd, const char *name, size_t *ret_size, struct reason *reason)
+static int check_kind(
+    int fd, const char *name, size_t *ret_size, uint64_t *ret_written_ns, struct reason *reason)
 {
     struct stat st;
     if (fstat(fd, &st) < 0)
@@ -141,6 +142,7 @@ static int check_kind(int fd, const char *name, size_t *ret_size, struct reason 
     if (!S_ISREG(st.st_mode) || st.st_size <= 0)
         return reason_set(reason, F8_EINVAL, "%s is empty, or no regular file", name);
     *ret_size = (size_t)st.st_size;
+    *ret_written_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec;
     return F8_OK;
 }
 
@@ -169,16 +171,21 @@ int state_file_open(
     int directory, const char *name, struct state_file *ret_file, struct reason *reason)
 {
     int fd = openat(directory, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
-        return reason_set(reason, F8_EIO, "cannot open %s: %s", name, strerror(errno));
+    if (fd < 0) { /* a link, a directory or a socket is none of ours */
+        bool other = errno == ELOOP || errno == EISDIR || errno == ENXIO;
+        return reason_set(
+            reason, other ? F8_EINVAL : F8_EIO, "cannot open %s: %s", name, strerror(errno));
+    }
     size_t size = 0;
+    uint64_t written_ns = 0;
     struct state_file file = {0};
-    int status = check_kind(fd, name, &size, reason);
+    int status = check_kind(fd, name, &size, &written_ns, reason);
     if (status == F8_OK)
         status = map(fd, name, size, &file, reason);
     (void)close(fd);
     if (status < 0)
         return status;
+    file.written_ns = written_ns;
     status = check(&file, name, reason);
     if (status < 0)
         state_file_close(&file);

@@ -13,6 +13,7 @@ struct state_file {
     uint8_t *data; /* owned: the mapping */
     size_t size;
     struct state_head head; /* borrows from data */
+    uint64_t written_ns;    /* of a file that was opened: its mtime, since 1970 */
 };
 
 /* Bytes of the file that a form makes. */

@@ -171,18 +171,26 @@ void state_form_done(struct state_form *form)
     *form = (struct state_form){0};
 }
 
-/* What the fixed part says, before the rest is looked at. */
+static int check_version(const uint8_t *bytes, const char *what, struct reason *reason)
+{
+    uint32_t version = get32(bytes + AT_VERSION);
+    if (version == STATE_FORM_VERSION)
+        return F8_OK;
+    return reason_set(reason, version > STATE_FORM_VERSION ? F8_EVERSION : F8_EINVAL,
+        "%s has format version %u, this daemon (f8gatherd %s) reads version %d: use the one that "
+        "wrote it, or a newer one",
+        what, version, F8_VERSION, STATE_FORM_VERSION);
+}
+
+/*
+ * What the fixed part says, before the rest is looked at. Magic, version, checksum and size are at
+ * their places in all versions, so that a damaged file is not taken for one of a newer form.
+ */
 static int check_fixed(const uint8_t *bytes, size_t size, const char *what, struct reason *reason)
 {
     if (size < FIXED_SIZE || memcmp(bytes, magic, sizeof(magic)) != 0)
         return reason_set(reason, F8_EINVAL,
             "%s is no scaling state: it does not begin with a header of f8gstate", what);
-    uint32_t version = get32(bytes + AT_VERSION);
-    if (version != STATE_FORM_VERSION)
-        return reason_set(reason, F8_EVERSION,
-            "%s has format version %u, this daemon (f8gatherd %s) reads version %d: use the one "
-            "that wrote it, or a newer one",
-            what, version, F8_VERSION, STATE_FORM_VERSION);
     uint32_t head = get32(bytes + AT_SIZE);
     if (head < FIXED_SIZE || head % 8 != 0 || head > size)
         return reason_set(reason, F8_EINVAL,
@@ -193,7 +201,7 @@ static int check_fixed(const uint8_t *bytes, size_t size, const char *what, stru
         return reason_set(reason, F8_EINVAL,
             "%s is damaged: the checksum of its header is 0x%08x, its bytes give 0x%08x", what,
             told, found);
-    return F8_OK;
+    return check_version(bytes, what, reason);
 }
 
 /* Takes a name of `length` bytes and its NUL from [*at, end); NULL if there is none such. */

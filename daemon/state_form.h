@@ -73,7 +73,8 @@ void state_form_done(struct state_form *form);
 
 /*
  * Checks a header at the beginning of `size` bytes; what follows is not looked at. `what` begins
- * the reason: "the import of group dp". F8_EINVAL: damaged, cut, or no state at all; F8_EVERSION.
+ * the reason: "the import of group dp". F8_EINVAL: damaged, cut, or no state at all;
+ * F8_EVERSION: it is of a newer form, and its header is whole.
  */
 int state_head_check(const uint8_t *bytes, size_t size, const char *what,
     struct state_head *ret_head, struct reason *reason);
@@ -88,18 +89,18 @@ int state_form_check(const uint8_t *bytes, size_t size, const char *what,
 
 /*
  * Checks a form that somebody else may have made: state_form_check, and that no weight is there
- * twice and that casts can use its numbers: scales above 0 and finite, and amaxes without a sign
- * (an infinity and a NaN are what a gather may have met). The daemon's own files are not held to
- * that: a scale may be NaN there until the weights are sound again. F8_EINVAL, F8_EVERSION,
- * F8_ENOMEM.
+ * twice and that its numbers are some that a daemon can have: scales above 0 and finite, or what
+ * weights with a NaN or an infinity in them make of one, as docs/state.md says; amaxes without a
+ * sign (an infinity and a NaN are what a gather may have met). What a daemon exports passes. The
+ * daemon's own files are not held to that. F8_EINVAL, F8_EVERSION, F8_ENOMEM.
  */
 int state_import_check(const uint8_t *bytes, size_t size, const char *what,
     struct state_head *ret_head, struct reason *reason);
 
 /*
  * Whether the header's weights are those that the list has, in the same order; else the reason
- * names all that the state lacks, has besides, or has as another kind, as far as there is room.
- * F8_EMISMATCH, F8_ENOMEM.
+ * names all that the state lacks, has besides, or has as another kind, as far as there is room;
+ * those that have none are in the log, up to 100 of each. F8_EMISMATCH, F8_ENOMEM.
  */
 int state_head_compare(const struct state_head *head, const struct weight_list *list,
     const char *what, struct reason *reason);

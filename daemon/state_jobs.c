@@ -17,15 +17,14 @@ int state_job_compare(const void *a, const void *b)
     return strcmp(one->job, other->job);
 }
 
-static struct state_job job_of(const struct state *state, uint64_t now)
+static struct state_job job_of(const struct state *state)
 {
     const struct state_owner *owner = &state->file.head.owner;
-    bool lingers = !state->held && state->expires > now;
     return (struct state_job){.job = owner->job,
         .uid = owner->uid,
         .states = 1,
         .bytes = state->file.size,
-        .left_ms = lingers ? state->expires - now : 0};
+        .left_ms = state_left_ms(state)};
 }
 
 /* Neighbours of the same job become one; returns how many are left. */
@@ -55,7 +54,7 @@ int state_store_jobs(
     if (!jobs)
         return F8_ENOMEM;
     for (const struct state *state = store->first; state; state = state->next)
-        jobs[count++] = job_of(state, uv_now(store->loop));
+        jobs[count++] = job_of(state);
     qsort(jobs, count, sizeof(*jobs), state_job_compare);
     *ret_count = merge(jobs, count);
     *ret_jobs = jobs;

@@ -14,9 +14,10 @@ struct state {
     struct state_store *store; /* borrowed: owns this */
     struct state *next;        /* owned: the store's list */
     struct state_file file;
-    uint64_t number;  /* of its file */
-    uint64_t order;   /* since when it lingers, or was loaded: the lowest is the oldest */
-    uint64_t expires; /* loop time, ms, while it lingers */
+    uint64_t number; /* of its file */
+    uint64_t
+        order; /* ns since 1970 when it was let go, or last written: the lowest is the oldest */
+    uint64_t since, expires; /* loop time, ms, while it lingers */
     bool held;
     uint64_t saved_as;      /* number of its snapshots; 0: it has none */
     uint32_t saved_counter; /* of the values in the newest one */
@@ -31,11 +32,14 @@ struct state_store {
     struct state_dir dir;
     struct snapshot_dir snapshots;
     struct state *first; /* owned list */
-    uint64_t last;       /* number, order or line that was given out */
+    uint64_t last;       /* number or line that was given out */
+    uint64_t newest;     /* order */
     uint32_t counter;    /* of values of a new state: above that of any that was here before */
     uv_timer_t timer;    /* armed while something lingers */
-    void (*removed)(void *context); /* snapshots were; NULL: nobody is told */
-    void *removed_context;          /* borrowed: for `removed` */
+    uint64_t removals;   /* of snapshots, that were made or are still to be tried again */
+    uint64_t settled;    /* of them, those that are surely on the disk */
+    void (*removed)(void *context, struct state_waiter *waiter); /* NULL: nobody is told */
+    void *removed_context;                                       /* borrowed: for `removed` */
 };
 
 /* state.c: stores a form under its owner's names as a new state, with that counter. */
@@ -45,6 +49,9 @@ int state_add(struct state_store *store, const struct state_form *form, uint32_t
 /* state.c: in the place of what the state has. */
 int state_overwrite(
     struct state *state, const struct state_form *form, uint32_t counter, struct reason *reason);
+
+/* state.c: it is as old as that until it is used. */
+void state_see_written(struct state *state, uint64_t written_ns);
 
 /* state.c: a counter was seen; new states begin above it, and with an even one. */
 void state_see_counter(struct state_store *store, uint32_t counter);

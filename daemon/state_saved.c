@@ -37,18 +37,21 @@ static int add_saved(struct state_store *store, const struct state_form *form, u
 {
     const struct state_owner *owner = &form->head.owner;
     int status = state_add(store, form, counter, ret_state, reason);
+    bool older = store->dir.lacks; /* whose file that was cannot always be told */
     if (status == F8_OK)
-        log_of(&(struct log_fields){.job = owner->job, .group = owner->group}, LOG_LEVEL_INFO,
-            "the state of job %s, group %s of uid %u is there by its snapshot, at sync "
-            "%" PRIu64,
+        log_of(&(struct log_fields){.job = owner->job, .group = owner->group},
+            older ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
+            "the state of job %s, group %s of uid %u is there by its snapshot, at sync %" PRIu64
+            "%s",
             owner->job, owner->group, (unsigned)owner->uid,
-            state_values_syncs(state_values(*ret_state)));
+            state_values_syncs(state_values(*ret_state)),
+            older ? ": it may be older than a file beside the socket that is not used" : "");
     return status;
 }
 
 /* From state_snapshot_load: a sound one. */
-static int take_snapshot(
-    void *context, uint64_t number, const struct state_form *form, struct reason *reason)
+static int take_snapshot(void *context, uint64_t number, const struct state_form *form,
+    uint64_t written_ns, struct reason *reason)
 {
     struct state_store *store = context;
     const struct state_owner *owner = &form->head.owner;
@@ -61,6 +64,8 @@ static int take_snapshot(
                        : add_saved(store, form, counter, &state, reason);
     if (status < 0)
         return status;
+    if (state_file_counter(&state->file) == counter) /* else the file has been written since */
+        state_see_written(state, written_ns);
     state->saved_as = number;
     state->saved_counter = counter;
     state->saved = true;
@@ -83,8 +88,9 @@ void state_forget_snapshots(struct state *state)
     state->saved = false;
     if (!snapshot_remove(&store->snapshots, state->saved_as))
         state->saved_as = 0; /* a later try removes that number, whatever it is by then */
+    store->removals++;
     if (store->removed)
-        store->removed(store->removed_context);
+        store->removed(store->removed_context, NULL);
 }
 
 void state_replaced(struct state *state)
@@ -158,16 +164,35 @@ void state_copy_done(struct state_copy *copy)
     *copy = (struct state_copy){0};
 }
 
-void state_store_watch_removals(
-    struct state_store *store, void (*removed)(void *context), void *context)
+void state_store_watch_removals(struct state_store *store,
+    void (*removed)(void *context, struct state_waiter *waiter), void *context)
 {
     store->removed = removed;
     store->removed_context = context;
 }
 
-int state_store_sync(const struct state_store *store, struct reason *reason)
+bool state_store_settle(struct state_store *store, struct state_waiter *waiter)
 {
-    return snapshot_sync(&store->snapshots, reason);
+    if (store->settled == store->removals || !store->removed)
+        return false;
+    store->removed(store->removed_context, waiter);
+    return true;
+}
+
+/* What could not be removed yet is not known by its count. */
+uint64_t state_store_removals(const struct state_store *store)
+{
+    return store->snapshots.doomed ? store->settled : store->removals;
+}
+
+void state_store_settled(struct state_store *store, uint64_t removals)
+{
+    store->settled = removals;
+}
+
+int state_store_sync(const struct state_store *store, bool *ret_synced, struct reason *reason)
+{
+    return snapshot_sync(&store->snapshots, ret_synced, reason);
 }
 
 int state_store_retry(struct state_store *store, struct reason *reason)
@@ -178,8 +203,10 @@ int state_store_retry(struct state_store *store, struct reason *reason)
 void state_store_saved(const struct state_store *store, struct state_saved *ret_saved)
 {
     struct state_saved saved = {.path = store->snapshots.path,
-        .damaged = store->snapshots.damaged,
-        .num_damaged = store->snapshots.num_damaged};
+        .damaged = &store->snapshots.damaged,
+        .newer = &store->snapshots.newer,
+        .live_damaged = &store->dir.damaged,
+        .live_newer = &store->dir.newer};
     for (const struct state *state = store->first; state; state = state->next) {
         if (!state->saved)
             continue;

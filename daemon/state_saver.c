@@ -13,17 +13,24 @@ struct state_saver {
     const struct config *config; /* borrowed */
     struct state_store *store;   /* borrowed */
     uv_timer_t timer;
-    uv_async_t written; /* the thread is done; keeps the loop running while a pass is under way */
-    uv_thread_t thread; /* while it writes */
+    uv_timer_t patience;          /* with the disk; does not keep the loop running */
+    uv_async_t written;           /* the thread is done; keeps the loop running: see keep_loop */
+    uv_thread_t thread;           /* while it writes */
     struct state_waiter *waiting; /* borrowed list: for the next pass */
     struct state_waiter *served;  /* borrowed list: for the one under way */
     struct state_pass pass, last;
+    struct state_counts counts;
     struct state_copy copy; /* owned: what the thread writes; no bytes: it syncs */
     int status;             /* the thread's */
+    bool synced;            /* the thread's */
     struct reason reason;   /* the thread's */
-    uint64_t number;        /* of the pass */
+    uint64_t removals;      /* that the sync takes to the disk */
+    uint64_t patience_ms;
+    uint64_t number; /* of the pass */
     uint64_t begun_ns;
     bool running, again, finished;
+    bool removed; /* at the beginning of the pass: nothing was left that is still to be removed */
+    bool overdue; /* the disk let the pass wait for too long, and it was told */
     void (*passed)(void *owner, const struct state_pass *pass); /* NULL: nobody listens */
     void *owner;                                                /* borrowed: outlives it */
     uint8_t handles;                                            /* not closed yet */
@@ -47,13 +54,16 @@ static void note_held_up(struct state_saver *saver, uint64_t since)
         saver->pass.held_up_ns = ns;
 }
 
-static void log_pass(const struct state_pass *pass, const struct state_pass *last)
+/* Of the last one, whoever ends the daemon tells that it failed. */
+static void log_pass(const struct state_pass *pass, const struct state_pass *last, bool is_last)
 {
-    if (pass->status < 0)
+    if (pass->status < 0 && !is_last)
         log_error(
             "snapshots: %s; the states are safe beside the socket until a reboot, and it is tried "
             "again",
             pass->reason.text);
+    else if (pass->status < 0)
+        log_debug("snapshots: the last pass failed");
     else if (last->status < 0)
         log_info("snapshots are written again");
     log_debug("snapshots: %u states, %" PRIu64 " bytes in %.3f s; the loop was held up for at "
@@ -61,38 +71,94 @@ static void log_pass(const struct state_pass *pass, const struct state_pass *las
         pass->states, pass->bytes, (double)pass->ns / 1e9, (double)pass->held_up_ns / 1e6);
 }
 
+/* A pass, and whoever waits; but not for a disk that does not answer. */
+static void keep_loop(struct state_saver *saver)
+{
+    uv_handle_t *handle = (uv_handle_t *)&saver->written;
+    if ((saver->running && !saver->overdue) || saver->waiting || saver->served)
+        uv_ref(handle);
+    else
+        uv_unref(handle);
+}
+
+/* What they do may add to the list anew. */
+static void tell(struct state_waiter **list, const struct state_pass *pass)
+{
+    struct state_waiter *waiting = *list;
+    *list = NULL;
+    while (waiting) {
+        struct state_waiter *waiter = waiting;
+        waiting = waiter->next;
+        waiter->done(waiter, pass);
+    }
+}
+
+/* Told as if it had ended; what it comes to later takes the place of that. */
+static void note_overdue(struct state_saver *saver)
+{
+    struct state_pass *last = &saver->last;
+    uint64_t succeeded = last->succeeded;
+    *last = saver->pass;
+    last->succeeded = succeeded;
+    last->ended = uv_now(saver->loop);
+    last->ns = uv_hrtime() - saver->begun_ns;
+    last->status = reason_set(&last->reason, F8_EIO, "the disk of %s has not answered for %g s",
+        saver->config->state_dir, (double)saver->patience_ms / 1000);
+    saver->overdue = true;
+    saver->counts.failed++;
+    log_error("snapshots: %s; the states are safe beside the socket until a reboot, and nobody "
+              "waits for it any more",
+        last->reason.text);
+    if (saver->passed)
+        saver->passed(saver->owner, last);
+}
+
+static void on_patience_ends(uv_timer_t *timer)
+{
+    struct state_saver *saver = timer->data;
+    if (!saver->overdue)
+        note_overdue(saver);
+    const struct state_pass told = saver->last;
+    tell(&saver->served, &told);
+    tell(&saver->waiting, &told);
+    keep_loop(saver);
+}
+
 static void end(struct state_saver *saver)
 {
     struct state_pass *pass = &saver->pass;
+    (void)uv_timer_stop(&saver->patience);
     pass->ns = uv_hrtime() - saver->begun_ns;
     pass->ended = uv_now(saver->loop);
-    log_pass(pass, &saver->last);
+    log_pass(pass, &saver->last, saver->finished && !saver->again && !saver->waiting);
     pass->succeeded = pass->status == F8_OK ? pass->ended : saver->last.succeeded;
     saver->last = *pass;
-    saver->running = false;
-    uv_unref((uv_handle_t *)&saver->written);
+    saver->counts.failed += pass->status < 0 && !saver->overdue; /* that was counted then */
+    saver->running = saver->overdue = false;
     if (saver->passed && (pass->status < 0 || pass->states > 0))
         saver->passed(saver->owner, &saver->last);
-    while (saver->served) {
-        struct state_waiter *waiter = saver->served;
-        saver->served = waiter->next;
-        waiter->done(waiter, &saver->last);
-    }
+    tell(&saver->served, &saver->last);
     if (saver->waiting || saver->again)
         begin(saver);
+    keep_loop(saver);
 }
 
 /* On the thread: the store is the loop's, but for what state.h says. */
 static void write_one(void *context)
 {
     struct state_saver *saver = context;
-    saver->status = saver->copy.bytes ? state_copy_write(&saver->copy, &saver->reason)
-                                      : state_store_sync(saver->store, &saver->reason);
+    saver->status = saver->copy.bytes
+                        ? state_copy_write(&saver->copy, &saver->reason)
+                        : state_store_sync(saver->store, &saver->synced, &saver->reason);
     (void)uv_async_send(&saver->written);
 }
 
 static void start_thread(struct state_saver *saver)
 {
+    saver->synced = false;
+    saver->removals = state_store_removals(saver->store);
+    if (!saver->overdue)
+        (void)uv_timer_start(&saver->patience, on_patience_ends, saver->patience_ms, 0);
     if (uv_thread_create(&saver->thread, write_one, saver) == 0)
         return;
     struct reason reason;
@@ -117,8 +183,12 @@ static void on_written(uv_async_t *async)
     } else if (!synced) {
         saver->pass.states++;
         saver->pass.bytes += saver->copy.size;
+        saver->counts.bytes += saver->copy.size;
     }
     state_copy_done(&saver->copy);
+    if (saver->synced)
+        state_store_settled(saver->store, saver->removals);
+    saver->pass.settled = saver->synced && saver->removed;
     if (synced)
         end(saver);
     else
@@ -147,8 +217,9 @@ static void begin(struct state_saver *saver)
     saver->number++;
     saver->begun_ns = uv_hrtime();
     saver->pass = (struct state_pass){.begun = uv_now(saver->loop)};
-    uv_ref((uv_handle_t *)&saver->written);
+    keep_loop(saver);
     int status = state_store_retry(saver->store, &reason);
+    saver->removed = status == F8_OK;
     if (status < 0)
         note_failure(saver, status, &reason);
     go_on(saver);
@@ -171,13 +242,27 @@ static void begin_soon(struct state_saver *saver)
 {
     if (saver->running)
         saver->again = true;
-    else if (!saver->finished)
+    else if (!saver->finished || saver->waiting)
         (void)uv_timer_start(&saver->timer, on_timer, 0, uv_timer_get_repeat(&saver->timer));
 }
 
-static void on_removed(void *context)
+static void add_waiter(struct state_saver *saver, struct state_waiter *waiter)
 {
-    begin_soon(context);
+    waiter->next = saver->waiting;
+    saver->waiting = waiter;
+    keep_loop(saver);
+    if (saver->overdue)
+        (void)uv_timer_start(&saver->patience, on_patience_ends, 0, 0);
+    else
+        begin_soon(saver);
+}
+
+static void on_removed(void *context, struct state_waiter *waiter)
+{
+    if (waiter)
+        add_waiter(context, waiter);
+    else
+        begin_soon(context);
 }
 
 void state_saver_listen(struct state_saver *saver,
@@ -207,7 +292,7 @@ static void on_closed(uv_handle_t *handle)
 }
 
 int state_saver_new(uv_loop_t *loop, const struct config *config, struct state_store *store,
-    struct state_saver **ret_saver, struct reason *reason)
+    uint64_t patience_ms, struct state_saver **ret_saver, struct reason *reason)
 {
     struct state_saver *saver = calloc(1, sizeof(*saver));
     if (!saver || uv_async_init(loop, &saver->written, on_written) < 0) {
@@ -217,11 +302,14 @@ int state_saver_new(uv_loop_t *loop, const struct config *config, struct state_s
     saver->loop = loop;
     saver->config = config;
     saver->store = store;
-    (void)uv_timer_init(loop, &saver->timer); /* cannot fail */
-    saver->written.data = saver->timer.data = saver;
-    saver->handles = 2;
+    saver->patience_ms = patience_ms;
+    (void)uv_timer_init(loop, &saver->timer); /* neither can fail */
+    (void)uv_timer_init(loop, &saver->patience);
+    saver->written.data = saver->timer.data = saver->patience.data = saver;
+    saver->handles = 3;
     uv_unref((uv_handle_t *)&saver->written);
     uv_unref((uv_handle_t *)&saver->timer);
+    uv_unref((uv_handle_t *)&saver->patience);
     state_store_watch_removals(store, on_removed, saver);
     state_saver_reload(saver);
     *ret_saver = saver;
@@ -233,15 +321,18 @@ int state_saver_ask(struct state_saver *saver, struct state_waiter *waiter, stru
     if (is_off(saver))
         return reason_set(reason, F8_ENOENT,
             "this daemon keeps no snapshots: it was started without --state-dir");
-    waiter->next = saver->waiting;
-    saver->waiting = waiter;
-    begin_soon(saver);
+    add_waiter(saver, waiter);
     return F8_OK;
 }
 
 const struct state_pass *state_saver_last(const struct state_saver *saver)
 {
     return &saver->last;
+}
+
+struct state_counts state_saver_counts(const struct state_saver *saver)
+{
+    return saver->counts;
 }
 
 void state_saver_finish(struct state_saver *saver)
@@ -253,6 +344,11 @@ void state_saver_finish(struct state_saver *saver)
         begin(saver);
 }
 
+bool state_saver_is_stuck(const struct state_saver *saver)
+{
+    return saver && saver->running;
+}
+
 void state_saver_close(struct state_saver *saver)
 {
     if (!saver)
@@ -260,4 +356,5 @@ void state_saver_close(struct state_saver *saver)
     state_store_watch_removals(saver->store, NULL, NULL);
     uv_close((uv_handle_t *)&saver->written, on_closed);
     uv_close((uv_handle_t *)&saver->timer, on_closed);
+    uv_close((uv_handle_t *)&saver->patience, on_closed);
 }

@@ -118,15 +118,17 @@ static int check_writable(const struct snapshot_dir *dir, struct reason *reason)
     return status;
 }
 
-int snapshot_sync(const struct snapshot_dir *dir, struct reason *reason)
+int snapshot_sync(const struct snapshot_dir *dir, bool *ret_synced, struct reason *reason)
 {
+    *ret_synced = false;
     int status = check_path(dir, reason);
-    if (status == F8_OK)
-        status = check_writable(dir, reason);
-    if (status < 0 || fsync(dir->fd) == 0)
+    if (status < 0)
         return status;
-    return reason_set(
-        reason, F8_EIO, "cannot sync the state directory %s: %s", dir->path, strerror(errno));
+    if (fsync(dir->fd) < 0)
+        return reason_set(
+            reason, F8_EIO, "cannot sync the state directory %s: %s", dir->path, strerror(errno));
+    *ret_synced = true;
+    return check_writable(dir, reason);
 }
 
 /* The one before goes first: a death in between must not make it the newest. */

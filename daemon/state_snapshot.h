@@ -8,20 +8,18 @@
 #define F8_DAEMON_STATE_SNAPSHOT_H
 
 #include "daemon/state_form.h"
+#include "daemon/state_noted.h"
 
-#define SNAPSHOT_NAME_SIZE 48
-
-/* Files that were set aside, of which operators are told by name. */
-#define SNAPSHOT_MAX_DAMAGED 8
+#define SNAPSHOT_NAME_SIZE STATE_NOTED_SIZE
 
 struct snapshot_doomed;
 
 struct snapshot_dir {
-    char path[256]; /* empty: no snapshots are kept */
-    int fd;         /* owned, locked; -1: not open */
-    uint64_t last;  /* the highest number in use */
-    char damaged[SNAPSHOT_MAX_DAMAGED][SNAPSHOT_NAME_SIZE];
-    uint32_t num_damaged;           /* may be more than have a place in the list */
+    char path[256];                 /* empty: no snapshots are kept */
+    int fd;                         /* owned, locked; -1: not open */
+    uint64_t last;                  /* the highest number in use */
+    struct state_noted damaged;     /* set aside, also by an earlier start */
+    struct state_noted newer;       /* of a newer form: left as they are */
     struct snapshot_doomed *doomed; /* owned list: what could not be removed yet */
 };
 
@@ -31,15 +29,17 @@ void snapshot_dir_init(struct snapshot_dir *dir);
 /*
  * Takes over what a file has, or refuses it: F8_EEXIST: another file has the state of the same job
  * and group; F8_EIO, F8_ENOMEM: it cannot be taken now, and the reason says why. The form is the
- * caller's.
+ * caller's. It was written at `written_ns`, since 1970.
  */
-typedef int snapshot_taker(
-    void *context, uint64_t number, const struct state_form *form, struct reason *reason);
+typedef int snapshot_taker(void *context, uint64_t number, const struct state_form *form,
+    uint64_t written_ns, struct reason *reason);
 
 /*
  * Opens the directory, makes it if need be, and gives of every number the newest sound snapshot to
- * `take`, the highest number first. Damaged ones are renamed to *.damaged, and logged. As
- * state_dir_open on failure, and what `take` gave.
+ * `take`, the highest number first. Damaged ones are renamed to *.damaged, and logged; those
+ * of a newer form are logged and left as they are, for a daemon that reads it. As
+ * state_dir_open on failure, and what `take` gave. F8_EIO also if a file cannot be read, which is
+ * not damaged for that.
  */
 int snapshot_dir_open(struct snapshot_dir *dir, const char *path, snapshot_taker *take,
     void *context, struct reason *reason);
@@ -56,9 +56,10 @@ void snapshot_cancel(const struct snapshot_dir *dir, uint64_t number);
 
 /*
  * Any thread: commits and removals reach the disk, that is, the directory is still the one at its
- * path, takes files, and is synced. F8_EIO.
+ * path, is synced, and takes files. F8_EIO; *ret_synced tells whether they are there all the same,
+ * as on a disk that is full.
  */
-int snapshot_sync(const struct snapshot_dir *dir, struct reason *reason);
+int snapshot_sync(const struct snapshot_dir *dir, bool *ret_synced, struct reason *reason);
 
 /*
  * Removes both snapshots of a number. False: they cannot be removed now, and that is tried again;

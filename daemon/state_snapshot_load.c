@@ -15,6 +15,12 @@
 #include "daemon/state_snapshot_name.h"
 #include "status.h"
 
+/* A snapshot that was read. */
+struct loaded {
+    struct state_form form; /* owned */
+    uint64_t written_ns;
+};
+
 /* What the directory has. */
 struct found {
     uint64_t *numbers; /* owned: of snapshots, each maybe twice */
@@ -35,12 +41,14 @@ static int read_all(int fd, uint8_t *bytes, size_t size)
     return 0;
 }
 
-/* The bytes of an open file, checked. */
-static int read_form(int fd, const char *name, struct state_form *ret_form, struct reason *reason)
+/* The bytes of an open file, checked. F8_EINVAL: by what it is or has; F8_EIO: it cannot be read.
+ */
+static int read_form(int fd, const char *name, struct loaded *ret_loaded, struct reason *reason)
 {
     struct stat st;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= 0 ||
-        (uint64_t)st.st_size > STATE_FORM_MAX_SIZE)
+    if (fstat(fd, &st) < 0)
+        return reason_set(reason, F8_EIO, "cannot fstat %s: %s", name, strerror(errno));
+    if (!S_ISREG(st.st_mode) || st.st_size <= 0 || (uint64_t)st.st_size > STATE_FORM_MAX_SIZE)
         return reason_set(reason, F8_EINVAL,
             "%s is empty, too large, or no regular file: it can be no snapshot", name);
     struct state_form form = {.size = (size_t)st.st_size};
@@ -49,38 +57,42 @@ static int read_form(int fd, const char *name, struct state_form *ret_form, stru
         return reason_set(
             reason, F8_ENOMEM, "out of memory for the %zu bytes of %s", form.size, name);
     int status = F8_OK;
+    errno = 0;
     if (read_all(fd, form.bytes, form.size) < 0)
-        status = reason_set(reason, F8_EINVAL, "%s cannot be read: %s", name,
+        status = reason_set(reason, errno ? F8_EIO : F8_EINVAL, "cannot read %s: %s", name,
             errno ? strerror(errno) : "it became shorter");
     if (status == F8_OK)
         status = state_form_check(form.bytes, form.size, name, &form.head, reason);
     if (status == F8_OK)
-        *ret_form = form;
+        *ret_loaded = (struct loaded){.form = form,
+            .written_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec};
     else
         free(form.bytes);
     return status;
 }
 
-/* F8_ENOENT: there is no such file. */
-static int load_file(const struct snapshot_dir *dir, const char *name, struct state_form *ret_form,
-    struct reason *reason)
+/*
+ * Only what a file is makes it damaged (a link is none of ours). What cannot be opened for want of
+ * a right, of descriptors or of a disk that works may be whole.
+ */
+static int status_of_open(int error)
 {
-    errno = 0;
-    int fd = openat(dir->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
-        return reason_set(reason, errno == ENOENT ? F8_ENOENT : F8_EINVAL, "cannot open %s: %s",
-            name, strerror(errno));
-    int status = read_form(fd, name, ret_form, reason);
-    (void)close(fd);
-    return status;
+    if (error == ENOENT)
+        return F8_ENOENT;
+    return error == ELOOP || error == ENXIO ? F8_EINVAL : F8_EIO;
 }
 
-static void note_damaged(struct snapshot_dir *dir, const char *name)
+/* F8_ENOENT: there is no such file; else as read_form. */
+static int load_file(const struct snapshot_dir *dir, const char *name, struct loaded *ret_loaded,
+    struct reason *reason)
 {
-    if (dir->num_damaged < SNAPSHOT_MAX_DAMAGED)
-        (void)snprintf(dir->damaged[dir->num_damaged], SNAPSHOT_NAME_SIZE, "%.*s",
-            SNAPSHOT_NAME_SIZE - 1, name);
-    dir->num_damaged++;
+    int fd = openat(dir->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return reason_set(
+            reason, status_of_open(errno), "cannot open %s: %s", name, strerror(errno));
+    int status = read_form(fd, name, ret_loaded, reason);
+    (void)close(fd);
+    return status;
 }
 
 static void set_aside(struct snapshot_dir *dir, const char *name, const char *why)
@@ -90,22 +102,48 @@ static void set_aside(struct snapshot_dir *dir, const char *name, const char *wh
     bool moved = renameat(dir->fd, name, dir->fd, aside) == 0;
     log_error("the snapshot %s/%s is not used: %s; it is %s", dir->path, name, why,
         moved ? "renamed to *" SNAPSHOT_ASIDE : "left as it is");
-    note_damaged(dir, moved ? aside : name);
+    state_note(&dir->damaged, moved ? aside : name);
 }
 
-/* The newest of a number that is whole. F8_ENOENT: there is none. */
+static void leave_newer(struct snapshot_dir *dir, const char *name, const char *why)
+{
+    log_error("the snapshot %s/%s is not used, and left as it is: %s", dir->path, name, why);
+    state_note(&dir->newer, name);
+}
+
+/* Nothing is lost as long as nothing is renamed, nor written over. */
+static int refuse_unread(const struct snapshot_dir *dir, struct reason *reason)
+{
+    struct reason why = *reason;
+    return reason_set(reason, F8_EIO,
+        "%.200s in the state directory %s (--state-dir): it may be whole, so it is left as it is; "
+        "see "
+        "that it can be read, or move it away, and start again",
+        why.text, dir->path);
+}
+
+/*
+ * The newest of a number that is whole. F8_ENOENT: there is none. The one before a newer form is
+ * not taken for it: it is older than what the daemon that wrote that will find there.
+ */
 static int load_number(struct snapshot_dir *dir, uint64_t number, char name[SNAPSHOT_NAME_SIZE],
-    struct state_form *ret_form, struct reason *reason)
+    struct loaded *ret_loaded, struct reason *reason)
 {
     static const enum snapshot_kind kinds[] = {SNAPSHOT_CURRENT, SNAPSHOT_PREVIOUS};
     int status = F8_ENOENT;
     bool damaged = false;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        status = load_file(dir, snapshot_name(number, kinds[i], name), ret_form, reason);
+        status = load_file(dir, snapshot_name(number, kinds[i], name), ret_loaded, reason);
         if (status == F8_OK && damaged)
             log_warning("the snapshot before it, %s/%s, is used", dir->path, name);
+        if (status == F8_EIO)
+            return refuse_unread(dir, reason);
         if (status == F8_OK || status == F8_ENOMEM)
             return status;
+        if (status == F8_EVERSION) {
+            leave_newer(dir, name, reason->text);
+            return F8_ENOENT;
+        }
         if (status != F8_ENOENT) {
             set_aside(dir, name, reason->text);
             damaged = true;
@@ -118,12 +156,12 @@ static int take_number(struct snapshot_dir *dir, uint64_t number, snapshot_taker
     void *context, struct reason *reason)
 {
     char name[SNAPSHOT_NAME_SIZE];
-    struct state_form form;
-    int status = load_number(dir, number, name, &form, reason);
+    struct loaded loaded;
+    int status = load_number(dir, number, name, &loaded, reason);
     if (status < 0)
         return status == F8_ENOENT ? F8_OK : status;
-    status = take(context, number, &form, reason);
-    state_form_done(&form);
+    status = take(context, number, &loaded.form, loaded.written_ns, reason);
+    state_form_done(&loaded.form);
     if (status != F8_EEXIST)
         return status;
     set_aside(dir, name, "a later one has the state of the same job and group");
@@ -140,7 +178,7 @@ static int note_entry(struct snapshot_dir *dir, struct found *found, const char 
     if (number > dir->last)
         dir->last = number;
     if (aside)
-        note_damaged(dir, name);
+        state_note(&dir->damaged, name);
     else if (kind == SNAPSHOT_NEW)
         (void)unlinkat(dir->fd, name, 0); /* whoever wrote it was killed before it was whole */
     if (aside || kind == SNAPSHOT_NEW)

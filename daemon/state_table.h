@@ -36,7 +36,7 @@ void state_values_copy(uint8_t *values, const uint8_t *from, size_t size, uint32
 /* That no weight is in the table twice. F8_EINVAL, F8_ENOMEM. */
 int state_names_check(const struct state_head *head, const char *what, struct reason *reason);
 
-/* Of checked values: that casts can use them; see state_import_check. F8_EINVAL. */
+/* Of checked values: that a daemon can have them; see state_import_check. F8_EINVAL. */
 int state_values_usable(
     const struct state_head *head, const uint8_t *values, const char *what, struct reason *reason);
 

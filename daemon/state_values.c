@@ -37,6 +37,9 @@ enum {
 #define INFINITE 0x7f800000u
 #define SIGN     0x80000000u
 
+/* The scale that a NaN amax gives: f8k_scale knows no other NaN. */
+#define NAN_SCALE 0x7fc00000u
+
 size_t state_value_size(uint32_t history_length)
 {
     return OF_HISTORY + (size_t)history_length * sizeof(uint32_t);
@@ -184,33 +187,65 @@ int state_values_check(
 }
 
 static int refuse_number(const struct state_entry *entry, const char *what, const char *key,
-    uint32_t bits, struct reason *reason)
+    uint32_t bits, const char *rule, struct reason *reason)
 {
     float value;
     memcpy(&value, &bits, sizeof(value));
-    return reason_set(reason, F8_EINVAL,
-        "%s has weight %.200s with %s %g (bits 0x%08x): a scale must be above 0 and finite, an "
-        "amax must not be negative",
-        what, entry->name, key, (double)value, bits);
+    return reason_set(reason, F8_EINVAL, "%s has weight %.200s with %s %g (bits 0x%08x): %s", what,
+        entry->name, key, (double)value, bits, rule);
+}
+
+static bool is_sound(uint32_t bits)
+{
+    return bits > 0 && bits < INFINITE;
+}
+
+/*
+ * Whether a scale is what an infinity (0) or a NaN in the weights' first gather made of it: it
+ * stays until a sync meets a sound amax, which then is in the history.
+ */
+static bool is_unsound_seed(const uint8_t *at, const struct state_entry *entry)
+{
+    uint32_t scale = get32(at + OF_SCALE), seeded = FLAG_INITIALISED | FLAG_SCALE_SEEN;
+    if ((scale != 0 && scale != NAN_SCALE) || (get32(at + OF_FLAGS) & seeded) != seeded)
+        return false;
+    for (uint32_t i = 0; i < entry->history_length; i++)
+        if (is_sound(get32(at + OF_HISTORY + i * sizeof(uint32_t))))
+            return false;
+    return true;
+}
+
+/* The amaxes of a weight's history: of one that no gather has seeded they are zeros. */
+static int check_history(
+    const uint8_t *at, const struct state_entry *entry, const char *what, struct reason *reason)
+{
+    bool seeded = get32(at + OF_FLAGS) & FLAG_INITIALISED;
+    char key[32];
+    for (uint32_t i = 0; i < entry->history_length; i++) {
+        uint32_t amax = get32(at + OF_HISTORY + i * sizeof(uint32_t));
+        if (!(amax & SIGN) && (seeded || amax == 0))
+            continue;
+        (void)snprintf(key, sizeof(key), "history[%u]", i);
+        return refuse_number(entry, what, key, amax,
+            amax & SIGN ? "an amax must not be negative"
+                        : "it is not initialised, so its history must be zeros",
+            reason);
+    }
+    return F8_OK;
 }
 
 static int check_numbers(
     const uint8_t *at, const struct state_entry *entry, const char *what, struct reason *reason)
 {
     uint32_t scale = get32(at + OF_SCALE), amax = get32(at + OF_AMAX);
-    char key[32];
-    if (scale == 0 || scale >= INFINITE)
-        return refuse_number(entry, what, "scale", scale, reason);
+    if (!is_sound(scale) && !is_unsound_seed(at, entry))
+        return refuse_number(entry, what, "scale", scale,
+            "a scale must be above 0 and finite, but for 0 and NaN while its history has no amax "
+            "that is so",
+            reason);
     if (amax & SIGN)
-        return refuse_number(entry, what, "amax", amax, reason);
-    for (uint32_t i = 0; i < entry->history_length; i++) {
-        uint32_t older = get32(at + OF_HISTORY + i * sizeof(uint32_t));
-        if (!(older & SIGN))
-            continue;
-        (void)snprintf(key, sizeof(key), "history[%u]", i);
-        return refuse_number(entry, what, key, older, reason);
-    }
-    return F8_OK;
+        return refuse_number(entry, what, "amax", amax, "an amax must not be negative", reason);
+    return check_history(at, entry, what, reason);
 }
 
 int state_values_usable(

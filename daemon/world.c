@@ -178,6 +178,21 @@ void world_lose_root(struct world *world, const char *why)
     world_end(world, F8_ECONN, &reason);
 }
 
+/* What a refused connection means too: the root has said an address that this host has as well, as
+ * that of the loopback or of a bridge. No new id helps then. */
+static void name_own_address(const struct world *world, struct reason *reason)
+{
+    char address[WORLD_ADDRESS_SIZE], interface[WORLD_INTERFACE_SIZE];
+    world_interface_of(&world->id.address, interface);
+    if (interface[0] == '\0')
+        return;
+    world_address_text(&world->id.address, false, address);
+    reason_append(reason,
+        "; or, if the root is on another host: %s is an address of this host itself, of %s: start "
+        "the root's daemon with --socket-ifname and an interface that all hosts reach",
+        address, interface);
+}
+
 static void on_lost(struct world_link *link, int status, const struct reason *why)
 {
     struct world *world = world_link_owner(link);
@@ -190,6 +205,8 @@ static void on_lost(struct world_link *link, int status, const struct reason *wh
     } else {
         (void)reason_set(&reason, status, "group %.120s: its root at %s cannot be joined: %.300s",
             world->group, world->root_address, why->text);
+        if (status == F8_ENOENT)
+            name_own_address(world, &reason);
         world_end(world, status == F8_ENOENT ? F8_ECONN : status, &reason);
     }
 }
@@ -288,22 +305,19 @@ static const struct world_link_listener of_root = {
 
 /* ---- its beginning ---- */
 
-/* Where connections come from, if that is configured, and the scope of a link-local root. */
+/* Where connections come from, if that is configured. */
 static int choose_interface(struct world *world, struct reason *reason)
 {
+    const struct config *config = world->worlds->config;
     struct world_interface chosen;
-    bool scoped = world_is_link_local(&world->id.address);
-    world->bound = world->worlds->config->socket_ifname[0] != '\0' || scoped;
-    if (!world->bound)
-        return F8_OK;
-    int status =
-        world_interface_choose(world->worlds->config, world->id.address.ss_family, &chosen, reason);
+    int status = world_interface_family(config, &world->id.address, reason);
+    world->bound = config->socket_ifname[0] != '\0';
+    if (status < 0 || !world->bound)
+        return status;
+    status = world_interface_choose(config, world->id.address.ss_family, &chosen, reason);
     if (status < 0)
         return status;
     world->from = chosen.address;
-    if (scoped)
-        ((struct sockaddr_in6 *)&world->id.address)->sin6_scope_id =
-            world_interface_index(chosen.name);
     return F8_OK;
 }
 

@@ -133,10 +133,25 @@ static uint32_t pid_of(const struct world_member *member, uint32_t rank)
     return 0;
 }
 
+/* Errors name hosts, and NCCL and amax groups take daemons of one name for one host. */
+static int check_name(
+    const struct world_member *member, const F8__WorldJoin *join, struct reason *reason)
+{
+    const struct world_member *other = member->root->members;
+    for (; other; other = other->next)
+        if (other->joined && other->daemon != join->daemon &&
+            strcmp(other->name, member->name) == 0)
+            return reason_set(reason, F8_EEXIST,
+                "another daemon of that name is at %s: start one of them with another --host-name",
+                other->address);
+    return F8_OK;
+}
+
 /* Against those who are there. */
 static int check_fits(
-    const struct world_root *root, const F8__WorldJoin *join, struct reason *reason)
+    const struct world_member *member, const F8__WorldJoin *join, struct reason *reason)
 {
+    const struct world_root *root = member->root;
     if (!root->group)
         return F8_OK;
     const struct world_member *first = first_joined(root);
@@ -156,7 +171,7 @@ static int check_fits(
                 "rank %u of group %.120s is at host %s (%s) already, process %u", join->ranks[i],
                 root->group, other->name, other->address, pid_of(other, join->ranks[i]));
     }
-    return F8_OK;
+    return check_name(member, join, reason);
 }
 
 /* ---- claims ---- */
@@ -356,7 +371,7 @@ void world_form_join(struct world_member *member, const F8__WorldJoin *join)
     if (status == F8_OK && root->in_vain.text[0] != '\0')
         status = reason_set(&reason, F8_EMISMATCH, "%s", root->in_vain.text);
     if (status == F8_OK)
-        status = check_fits(root, join, &reason);
+        status = check_fits(member, join, &reason);
     if (status == F8_OK && claim(member, join) < 0)
         status = reason_set(&reason, F8_ENOMEM, "out of memory");
     if (status < 0) {
@@ -364,6 +379,7 @@ void world_form_join(struct world_member *member, const F8__WorldJoin *join)
         return;
     }
     member->joined = true;
+    member->daemon = join->daemon;
     member->own = join->daemon == root->worlds->daemon;
     root->num_joined++;
     world_link_settle(member->link);

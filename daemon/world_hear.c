@@ -86,17 +86,26 @@ static void on_table(struct world *world, const F8__WorldTable *table)
     world->listener->formed(world);
 }
 
+/* The root says of whom it is sure: the silence of a host may be longer than was thought here.
+ * Those it does not name were heard not long ago, but nobody says when. */
 static void on_heartbeat(struct world *world, const F8__WorldHeartbeat *heartbeat)
 {
     uint64_t now = uv_now(world->worlds->loop);
+    uint64_t usual_ms = WORLD_UNNAMED_BEATS * world->worlds->config->heartbeat_ms;
     uint32_t next = 0;
     for (uint32_t i = 0; i < world->num_hosts; i++) {
-        uint64_t silent_ms = 0;
-        if (next < heartbeat->n_hosts && next < heartbeat->n_silent_ms &&
-            heartbeat->hosts[next] == i)
-            silent_ms = heartbeat->silent_ms[next++];
-        if (!world->hosts[i].lost && now - silent_ms > world->hosts[i].heard_ms)
-            world->hosts[i].heard_ms = now - silent_ms;
+        struct world_host *host = &world->hosts[i];
+        bool named = next < heartbeat->n_hosts && next < heartbeat->n_silent_ms &&
+                     heartbeat->hosts[next] == i;
+        uint64_t silent_ms = named ? heartbeat->silent_ms[next++] : 0;
+        if (host->lost)
+            continue;
+        if (i == world->root)
+            host->heard_ms = now;
+        else if (named)
+            host->heard_ms = now - silent_ms;
+        else if (host->heard_ms + usual_ms < now)
+            host->heard_ms = now - usual_ms;
     }
 }
 

@@ -40,7 +40,7 @@ static int configured_family(const struct config *config)
 }
 
 /* The smaller, the better: what others can reach, containers' bridges last but for loopback; and
- * of one kind IPv4, then IPv6, then addresses that need a scope. */
+ * of one kind IPv4, then IPv6, then addresses that need a scope, which are refused. */
 static unsigned rate(const struct ifaddrs *entry, const struct sockaddr_storage *address)
 {
     unsigned rating = 0;
@@ -109,31 +109,69 @@ static int refuse(
         from[0] != '\0' ? from : "--socket-ifname", config->socket_ifname, kind, list);
 }
 
-int world_interface_choose(
-    const struct config *config, int family, struct world_interface *ret, struct reason *reason)
+/* Engines are told addresses, and none of theirs has a scope; nor has the unique id. */
+static int refuse_link_local(const struct world_interface *interface, struct reason *reason)
 {
-    struct ifaddrs *entries;
-    unsigned best = UINT32_MAX;
+    char text[WORLD_ADDRESS_SIZE];
+    world_address_text(&interface->address, false, text);
+    return reason_set(reason, F8_EINVAL,
+        "interface %s of this host has no address but %s, which holds on one link only and which "
+        "groups over hosts cannot use: give it another, or name an interface that has one by "
+        "--socket-ifname",
+        interface->name, text);
+}
+
+int world_interface_pick(const struct config *config, int family, const struct ifaddrs *entries,
+    struct world_interface *ret, struct reason *reason)
+{
+    struct world_interface best;
+    unsigned best_rating = UINT32_MAX;
     if (family == AF_UNSPEC)
         family = configured_family(config);
-    if (getifaddrs(&entries) < 0)
-        return reason_set(
-            reason, F8_EIO, "cannot list the interfaces of this host: %s", strerror(errno));
     for (const struct ifaddrs *entry = entries; entry; entry = entry->ifa_next) {
         struct sockaddr_storage address;
         if (!is_usable(config, family, entry))
             continue;
         copy_address(entry->ifa_addr, &address);
         unsigned rating = rate(entry, &address);
-        if (rating >= best)
+        if (rating >= best_rating)
             continue;
-        best = rating;
-        ret->address = address;
-        (void)snprintf(ret->name, sizeof(ret->name), "%s", entry->ifa_name);
+        best_rating = rating;
+        best.address = address;
+        (void)snprintf(best.name, sizeof(best.name), "%s", entry->ifa_name);
     }
-    int status = best == UINT32_MAX ? refuse(config, family, entries, reason) : F8_OK;
+    if (best_rating == UINT32_MAX)
+        return refuse(config, family, entries, reason);
+    if (world_is_link_local(&best.address))
+        return refuse_link_local(&best, reason);
+    *ret = best;
+    return F8_OK;
+}
+
+int world_interface_choose(
+    const struct config *config, int family, struct world_interface *ret, struct reason *reason)
+{
+    struct ifaddrs *entries;
+    if (getifaddrs(&entries) < 0)
+        return reason_set(
+            reason, F8_EIO, "cannot list the interfaces of this host: %s", strerror(errno));
+    int status = world_interface_pick(config, family, entries, ret, reason);
     freeifaddrs(entries);
     return status;
+}
+
+int world_interface_family(
+    const struct config *config, const struct sockaddr_storage *root, struct reason *reason)
+{
+    int family = configured_family(config);
+    char text[WORLD_ADDRESS_SIZE];
+    if (family == AF_UNSPEC || family == root->ss_family)
+        return F8_OK;
+    world_address_text(root, true, text);
+    return reason_set(reason, F8_EINVAL,
+        "the root of this unique id is at %s, which --socket-family %s of this host's daemon does "
+        "not allow: start all daemons with the same",
+        text, family == AF_INET ? "ipv4" : "ipv6");
 }
 
 int world_place(const struct config *config, struct world_place *ret, struct reason *reason)
@@ -145,11 +183,6 @@ int world_place(const struct config *config, struct world_place *ret, struct rea
     (void)snprintf(ret->interface, sizeof(ret->interface), "%s", chosen.name);
     world_address_text(&chosen.address, false, ret->address);
     return F8_OK;
-}
-
-uint32_t world_interface_index(const char *name)
-{
-    return if_nametoindex(name);
 }
 
 static bool same_address(const struct sockaddr *a, const struct sockaddr_storage *b)

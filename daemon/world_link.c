@@ -163,7 +163,7 @@ void world_link_settle(struct world_link *link)
 
 uint64_t world_link_silent_ms(const struct world_link *link)
 {
-    return link->silent_ms;
+    return uv_now(link->worlds->loop) - link->heard_at;
 }
 
 /* ---- sending ---- */
@@ -301,6 +301,7 @@ static struct world_link *link_new(struct worlds *worlds, const struct world_lin
     link->handles = 2;
     link->tcp.data = link->timer.data = link;
     link->worlds = worlds;
+    link->heard_at = uv_now(worlds->loop);
     link->listener = options->listener;
     link->owner = options->owner;
     link->traffic = options->traffic;

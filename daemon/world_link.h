@@ -45,7 +45,7 @@ struct world_link {
     size_t fixed_size, fixed_used;
     struct world_frame *frame; /* owned: that comes in; NULL: its head is not there */
     size_t frame_size;
-    uint64_t silent_ms, stalled_ms, beat_at;
+    uint64_t silent_ms, stalled_ms, beat_at, heard_at;
     uint64_t queued, taken; /* bytes: given to us; of these to the kernel, at the last beat */
 };
 

@@ -29,6 +29,10 @@
 #define WORLD_MAX_UNPROVED 256  /* connections of a root without a proof yet */
 #define WORLD_SPARE_MS     1000 /* how long one of these may not be dropped for another */
 #define WORLD_SCRATCH_SIZE 65536
+/* A heartbeat of the root names each host of so few, and of more those that have been silent for
+ * longer than so many heartbeats. */
+#define WORLD_NAMED_HOSTS   32
+#define WORLD_UNNAMED_BEATS ((uint64_t)2)
 
 struct world_root;
 
@@ -82,8 +86,15 @@ struct world_interface {
 int world_interface_choose(
     const struct config *config, int family, struct world_interface *ret, struct reason *reason);
 
-/* The kernel's number of it on this host. */
-uint32_t world_interface_index(const char *name);
+/* The same from what getifaddrs has told. F8_EINVAL too: an address that holds on one link only. */
+struct ifaddrs;
+int world_interface_pick(const struct config *config, int family, const struct ifaddrs *entries,
+    struct world_interface *ret, struct reason *reason);
+
+/* Whether --socket-family allows the root's address: the hosts of a world are of one family, which
+ * is the root's. F8_EINVAL. */
+int world_interface_family(
+    const struct config *config, const struct sockaddr_storage *root, struct reason *reason);
 
 /* Which interface has this address; "" if none. */
 void world_interface_of(const struct sockaddr_storage *address, char name[WORLD_INTERFACE_SIZE]);
@@ -193,7 +204,7 @@ void world_link_pause(struct world_link *link, bool pause);
 /* Counts from now on here; NULL: nowhere. */
 void world_link_count(struct world_link *link, struct world_traffic *traffic);
 
-/* Since the last sign of life, as of the last heartbeat. */
+/* Since the last sign of life: for people, as a stop of our own counts too. */
 uint64_t world_link_silent_ms(const struct world_link *link);
 
 /* Sends what waits and then `last` (NULL: nothing), for a limited time; frees itself. */
@@ -209,6 +220,7 @@ struct world_member {
     char name[65];
     char address[WORLD_ADDRESS_SIZE];
     uint64_t came_ms;         /* loop time */
+    uint64_t daemon;          /* its random number, by which the same one is known again */
     bool proved, joined, own; /* own: this daemon's */
     uint32_t host;            /* once formed */
     uint32_t num_ranks;

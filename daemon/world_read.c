@@ -213,6 +213,7 @@ void link_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *buffer)
         return;
     }
     link->heard = true;
+    link->heard_at = uv_now(link->worlds->loop);
     if (link->traffic)
         link->traffic->received += (uint64_t)size;
     consume(link, (const uint8_t *)buffer->base, (size_t)size);

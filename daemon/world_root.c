@@ -176,12 +176,14 @@ static void on_drained(struct world_link *link)
         pause_all(member->root, false);
 }
 
-/* Of those who have been silent for long; the others were heard. */
+/* Of all, where they are few; of many those who have been silent for long: the others were heard.
+ */
 static struct world_frame *heartbeat_frame(const struct world_root *root)
 {
     F8__WorldHeartbeat heartbeat = F8__WORLD_HEARTBEAT__INIT;
     F8__WorldMessage message = F8__WORLD_MESSAGE__INIT;
-    uint64_t usual = 2 * root->worlds->config->heartbeat_ms;
+    uint64_t usual = WORLD_UNNAMED_BEATS * root->worlds->config->heartbeat_ms;
+    bool all = root->num_hosts <= WORLD_NAMED_HOSTS;
     uint32_t *numbers = calloc((size_t)root->num_hosts * 2 + 1, sizeof(*numbers));
     if (!numbers)
         return NULL;
@@ -189,7 +191,7 @@ static struct world_frame *heartbeat_frame(const struct world_root *root)
     heartbeat.silent_ms = numbers + root->num_hosts;
     for (uint32_t i = 0; i < root->num_hosts; i++) {
         uint64_t silent = root->hosts[i] ? world_link_silent_ms(root->hosts[i]->link) : 0;
-        if (silent <= usual)
+        if (!root->hosts[i] || (silent <= usual && !all))
             continue;
         heartbeat.hosts[heartbeat.n_hosts++] = i;
         heartbeat.silent_ms[heartbeat.n_silent_ms++] = (uint32_t)silent;

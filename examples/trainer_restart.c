@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trainer that outlives its daemon: delayed scales, one sync a step, and one function for what
+/* A trainer that outlives its daemon: delayed scales, one sync a step, and one way back from what
  * goes wrong. docs/checkpoints.md explains it. Start f8gatherd, then one of these per rank:
  * trainer_restart RANK WORLD_SIZE STEPS [SOCKET]; kill the daemon and start it again meanwhile. */
 #include <stdio.h>
@@ -35,10 +35,11 @@ static int seal(struct trainer *trainer, uint64_t syncs)
     return f8_seal(trainer->group, &options);
 }
 
-/* Once: after a restart of the daemon, f8_reconnect does all of this again. */
+/* Once: after a restart of the daemon, the library does all of this again. */
 static void set_up(struct trainer *trainer, const char *socket)
 {
-    struct f8_connect_options options = {.job = "example-restart", .socket = socket};
+    struct f8_connect_options options = {
+        .job = "example-restart", .socket = socket, .reconnect_ms = PATIENCE_MS};
     struct f8_region *region;
     void *memory;
     CHECK(f8_connect(&options, &trainer->client));
@@ -77,19 +78,15 @@ static int step(struct trainer *trainer, float *ret_scale)
     return status == F8_OK ? f8_wait(trainer->group, ticket, F8_FOREVER, NULL) : status;
 }
 
-/* The daemon ended, or another rank noticed that first: back to a sealed group. */
+/* The daemon ended and is there again, or another rank ended: back to a sealed group. */
 static void recover(struct trainer *trainer, int status)
 {
-    while (status != F8_OK) {
-        if (status == F8_ECONN || status == F8_ENODAEMON)
-            status = f8_reconnect(trainer->client, PATIENCE_MS);
-        else if (status == F8_ERANKDEAD || status == F8_EBROKEN)
-            status = f8_group_rejoin(trainer->group);
-        else
-            stop("step", status);
+    while (status == F8_EBROKEN || status == F8_ERANKDEAD) {
+        status = f8_group_rejoin(trainer->group);
         if (status == F8_OK)
             status = seal(trainer, F8_ANY_SYNCS);
     }
+    check(status, "step");
 }
 
 /* Whether the step that was interrupted is done: its sync happened, only the answer was lost. */

@@ -38,7 +38,7 @@
 #define TOP_INTERVAL "0.15"
 #define TIMES        100 /* that a reader asks an idle daemon */
 
-#define GET_METRICS "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+#define GET_METRICS "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 enum {
     SCRAPER = 1,

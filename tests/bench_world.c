@@ -130,6 +130,7 @@ static pid_t fork_hosts(uint32_t first, uint32_t end)
     pid_t pid = fork();
     if (pid != 0)
         return pid;
+    (void)snprintf(config.host_name, sizeof(config.host_name), "host%u", first);
     struct worlds *worlds = open_loop();
     for (uint32_t rank = first; rank < end; rank++)
         (void)join(worlds, rank);

@@ -48,6 +48,9 @@ foreach(suite ${SUITES})
         ENVIRONMENT CUDASIM_DELAY_US=300 CUDASIM_SEED=17)
 endforeach()
 
+f8_add_cuda_run(snapshot_durable COMMAND test_snapshot_durable DEVICES 2 MEMORY vmm
+    ENVIRONMENT F8CTL=$<TARGET_FILE:f8ctl>)
+
 # f8bench run --device cuda.
 f8_add_cuda_run(bench COMMAND test_bench DEVICES 2 MEMORY legacy)
 f8_add_cuda_run(bench_modes COMMAND test_bench_modes DEVICES 4 MEMORY vmm)

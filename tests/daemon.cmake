@@ -57,15 +57,12 @@ endif()
 # Allocations that fail: the daemon's sources once more, with other names for malloc.
 get_target_property(DAEMON_SOURCES f8daemon SOURCES)
 get_target_property(DAEMON_DIR f8daemon SOURCE_DIR)
+get_target_property(DAEMON_LIBRARIES f8daemon LINK_LIBRARIES)
 list(TRANSFORM DAEMON_SOURCES PREPEND ${DAEMON_DIR}/)
 add_library(f8daemon_failing STATIC ${DAEMON_SOURCES})
 target_compile_options(f8daemon_failing PRIVATE
     -include ${CMAKE_CURRENT_SOURCE_DIR}/lib/fail_alloc_names.h)
-if(MICROHTTPD_FOUND)
-    target_link_libraries(f8daemon_failing PUBLIC PkgConfig::MICROHTTPD)
-endif()
-target_link_libraries(f8daemon_failing PUBLIC f8proto f8kernels PkgConfig::UV ZLIB::ZLIB
-    PkgConfig::NETTLE PkgConfig::INIH Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(f8daemon_failing PUBLIC ${DAEMON_LIBRARIES})
 f8_add_test(test_fail_alloc LABEL daemon
     SOURCES test_fail_alloc.c lib/fail_alloc.c lib/rooms.c lib/rooms_ask.c
     lib/device_backend.c

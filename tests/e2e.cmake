@@ -33,6 +33,13 @@ if(TARGET f8gather-gloo)
     endforeach()
 endif()
 
+# What it measures between hosts holds for optimised builds, with nothing beside it.
+if(TARGET f8gather-gloo AND NOT F8_SANITIZE AND NOT CMAKE_BUILD_TYPE STREQUAL Debug)
+    f8_add_test(test_bench_wire SOURCES system/test_bench_wire.c LIBS test_program f8bench_network)
+    add_dependencies(test_bench_wire f8gather-gloo)
+    set_tests_properties(test_bench_wire PROPERTIES LABELS "bench;system;hosts" RUN_SERIAL ON)
+endif()
+
 # The example of docs/hosts.md.
 if(TARGET f8gather-gloo)
     f8_add_test(test_example_hosts LABEL hosts SOURCES system/test_example_hosts.c LIBS test_program)

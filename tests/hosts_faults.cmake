@@ -21,7 +21,8 @@ f8_add_test(test_hosts_explore LABEL hosts SOURCES test_hosts_explore.c lib/host
     lib/fake_world.c lib/fake_fabric.c LIBS rooms)
 
 # Ranks that come to a host that they are not of; on loopback.
-f8_add_test(test_hosts_join LABEL hosts SOURCES system/test_hosts_join.c LIBS test_daemon)
+f8_add_test(test_hosts_join LABEL hosts SOURCES system/test_hosts_join.c lib/admin_link.c
+    LIBS test_daemon f8proto)
 
 # What operators see of hosts that have not met; on loopback.
 f8_add_test(test_hosts_forming LABEL hosts SOURCES system/test_hosts_forming.c lib/ctl_run.c

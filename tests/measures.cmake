@@ -7,13 +7,6 @@ if(F8_SANITIZE)
     target_compile_definitions(measures_support PUBLIC F8_SANITIZED="${F8_SANITIZE}")
 endif()
 
-# Shims stand before the C library, and before a sanitizer's interceptors; they have none.
-function(f8_add_shim name)
-    add_library(${name} MODULE ${ARGN})
-    target_compile_options(${name} PRIVATE -fno-sanitize=all)
-    target_link_options(${name} PRIVATE -fno-sanitize=all)
-    target_link_libraries(${name} PRIVATE ${CMAKE_DL_LIBS})
-endfunction()
 f8_add_shim(shim_calls system/shim_calls.c system/shim_entry.c)
 f8_add_shim(shim_malloc system/shim_malloc.c system/shim_entry.c)
 f8_add_shim(shim_old_kernel system/shim_old_kernel.c)

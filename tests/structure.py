@@ -28,7 +28,8 @@ ALLOWED = {
     "kernels": "status",
     "daemon/main": "open server",
     "daemon/server": "open listener lock service conn backend state world kernels metrics events",
-    "daemon/listener": "open",
+    "daemon/listener": "open owner",
+    "daemon/owner": "",
     "daemon/lock": "open",
     "daemon/service": "open",
     "daemon/conn": "open peer outq unpack session",
@@ -40,7 +41,7 @@ ALLOWED = {
     "daemon/collective":
         "open registry round scaling history state backend arena region device world fabric counters "
         "events",
-    "daemon/metrics": "open registry collective state kernels world counters",
+    "daemon/metrics": "open registry collective state kernels world counters owner",
     "daemon/counters": "proto",
     "daemon/events": "open",
     "daemon/state": "open scaling weights",

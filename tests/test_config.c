@@ -63,6 +63,8 @@ static const struct {
     {"--max-worlds", "F8GATHERD_MAX_WORLDS", "18", 18, "0", "65537", AT(max_worlds)},
     {"--snapshot-interval", "F8GATHERD_SNAPSHOT_INTERVAL", "0", 0, NULL, "1073741825",
         AT(snapshot_interval_ms)},
+    {"--snapshot-keep", "F8GATHERD_SNAPSHOT_KEEP", "0", 0, NULL, "1073741825",
+        AT(snapshot_keep_ms)},
 };
 
 #define NUM_NUMBERS ((int)(sizeof(numbers) / sizeof(numbers[0])))
@@ -381,6 +383,7 @@ START_TEST(state_directory)
     assert_ok(parse(NULL, NULL));
     ck_assert_str_eq(config.state_dir, ""); /* another socket than the system's */
     ck_assert_uint_eq(config.snapshot_interval_ms, 60000);
+    ck_assert_uint_eq(config.snapshot_keep_ms, (uint64_t)7 * 24 * 3600 * 1000);
     (void)setenv("STATE_DIRECTORY", "/var/lib/one:/var/lib/two", 1);
     assert_ok(parse(NULL, NULL));
     ck_assert_str_eq(config.state_dir, "/var/lib/one");

@@ -259,16 +259,16 @@ START_TEST(values_that_do_not_go_together_are_named_with_their_origins)
 }
 END_TEST
 
-/* What is printed to stdout meanwhile. */
-static void capture(const char *first, const char *second, char *text, size_t size)
+/* What is printed to that descriptor meanwhile. */
+static void capture_from(int fd, const char *first, const char *second, char *text, size_t size)
 {
-    int ends[2], out = dup(STDOUT_FILENO);
+    int ends[2], out = dup(fd);
     ck_assert_int_eq(pipe(ends), 0);
     (void)fflush(stdout);
-    (void)dup2(ends[1], STDOUT_FILENO);
+    (void)dup2(ends[1], fd);
     int status = parse(first, second);
     (void)fflush(stdout);
-    (void)dup2(out, STDOUT_FILENO);
+    (void)dup2(out, fd);
     (void)close(out);
     (void)close(ends[1]);
     ssize_t length = read(ends[0], text, size - 1);
@@ -276,6 +276,11 @@ static void capture(const char *first, const char *second, char *text, size_t si
     text[length > 0 ? length : 0] = '\0';
     assert_ok(status);
     ck_assert_int_eq(action, CONFIG_EXIT);
+}
+
+static void capture(const char *first, const char *second, char *text, size_t size)
+{
+    capture_from(STDOUT_FILENO, first, second, text, size);
 }
 
 /* The line of a setting says its value and where that came from. */
@@ -306,6 +311,7 @@ START_TEST(print_says_where_values_came_from)
     line_says(text, "threads = 5 ", "environment F8GATHERD_THREADS");
     line_says(text, "linger = 1 ", "flag --linger");
     line_says(text, "drain = 10 ", "default");
+    line_says(text, "snapshot-keep = 604800 ", "default");
     line_says(text, "# host-name = ", "default");
 
     /* It is a file itself, which gives the same settings. */
@@ -331,6 +337,37 @@ START_TEST(check_only_reads)
     ck_assert_str_eq(text, "");
     write_file(NULL, "threads = none\n");
     ck_assert_int_eq(parse("--check-config", NULL), F8_EINVAL);
+}
+END_TEST
+
+/* What a path lacks is told where settings are checked, with where it was set; it is no error. */
+START_TEST(check_warns_of_paths_that_cannot_work)
+{
+    static const struct {
+        const char *socket, *states, *warning;
+    } tries[] = {
+        {"--socket=/tmp/s", "none", ""},
+        {"--socket=/tmp/s", "/tmp", ""},
+        {"--socket=/nonexistent/dir/s", "none",
+            "socket = /nonexistent/dir/s (flag --socket) cannot work for uid "},
+        {"--socket=/dev/null/s", "none", "/dev/null: is no directory"},
+        {"--socket=/tmp/s", "/proc/x", "/proc: is of the kernel's own"},
+        {"--socket=/tmp/s", "/nonexistent/dir/x", "/nonexistent/dir: No such file or directory"},
+        {"--socket=/tmp/s", "/dev/null", "/dev/null: is no directory"},
+    };
+    char text[1024], settings[256], place[320];
+    log_set_level(LOG_LEVEL_WARNING);
+    (void)snprintf(place, sizeof(place), "(%s:1)", path);
+    for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
+        (void)snprintf(settings, sizeof(settings), "state-dir = %s\n", tries[i].states);
+        write_file(NULL, settings);
+        capture_from(STDERR_FILENO, "--check-config", tries[i].socket, text, sizeof(text));
+        if (tries[i].warning[0] == '\0')
+            ck_assert_str_eq(text, "");
+        ck_assert_msg(strstr(text, tries[i].warning), "%s: %s", tries[i].warning, text);
+        if (strstr(text, "state-dir = "))
+            ck_assert_msg(strstr(text, place), "%s: %s", place, text);
+    }
 }
 END_TEST
 
@@ -388,6 +425,7 @@ int main(void)
     tcase_add_test(tcase, values_that_do_not_go_together_are_named_with_their_origins);
     tcase_add_test(tcase, print_says_where_values_came_from);
     tcase_add_test(tcase, check_only_reads);
+    tcase_add_test(tcase, check_warns_of_paths_that_cannot_work);
     tcase_add_test(tcase, reload_takes_what_can_change);
     tcase_add_test(tcase, a_bad_file_changes_nothing);
     return run_suite("config_file", tcase);

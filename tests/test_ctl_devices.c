@@ -9,12 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/ctl_run.h"
-#include "lib/fake_daemon.h"
+#include "lib/ctl_fake.h"
 #include "lib/suite.h"
 #include "protocol.h"
-
-static struct fake_daemon fake;
 
 /* What the fake daemon has. */
 enum hardware {
@@ -44,9 +41,8 @@ static void make_device(F8__DeviceInfo *device, uint32_t number)
     device->clients = 4 - number;
 }
 
-static bool answer_status(int fd, uint64_t id)
+static bool answer_status(int fd, const F8__Request *request)
 {
-    F8__Reply reply = F8__REPLY__INIT;
     F8__InspectReply inspect = F8__INSPECT_REPLY__INIT;
     F8__StatusInfo status = F8__STATUS_INFO__INIT;
     F8__DeviceInfo devices[2];
@@ -68,16 +64,12 @@ static bool answer_status(int fd, uint64_t id)
         status.n_devices = 2;
     }
     inspect.status = &status;
-    reply.id = id;
-    reply.body_case = F8__REPLY__BODY_INSPECT;
-    reply.inspect = &inspect;
-    return fake_reply(fd, &reply, -1);
+    return ctl_fake_inspected(fd, request, &inspect);
 }
 
 /* One on devices, one on the host. */
-static bool answer_groups(int fd, uint64_t id)
+static bool answer_groups(int fd, const F8__Request *request)
 {
-    F8__Reply reply = F8__REPLY__INIT;
     F8__InspectReply inspect = F8__INSPECT_REPLY__INIT;
     F8__GroupInfo groups[3];
     F8__GroupInfo *list[3] = {&groups[0], &groups[1], &groups[2]};
@@ -102,36 +94,22 @@ static bool answer_groups(int fd, uint64_t id)
     groups[2].exchange = (char *)"none";
     inspect.groups = list;
     inspect.n_groups = 3;
-    reply.id = id;
-    reply.body_case = F8__REPLY__BODY_INSPECT;
-    reply.inspect = &inspect;
-    return fake_reply(fd, &reply, -1);
+    return ctl_fake_inspected(fd, request, &inspect);
 }
 
-static void serve(struct fake_daemon *daemon, int fd)
+static bool answer(int fd, const F8__Request *request, int memfd)
 {
-    F8__Request *request;
-    (void)daemon;
-    if (!fake_hello(fd))
-        return;
-    while ((request = fake_receive(fd, NULL)) != NULL) {
-        ck_assert_int_eq(request->body_case, F8__REQUEST__BODY_INSPECT);
-        if (request->inspect->view == F8__VIEW__STATUS)
-            (void)answer_status(fd, request->id);
-        else
-            (void)answer_groups(fd, request->id);
-        fake_free(request);
-    }
+    (void)memfd;
+    ck_assert_int_eq(request->body_case, F8__REQUEST__BODY_INSPECT);
+    if (request->inspect->view == F8__VIEW__STATUS)
+        return answer_status(fd, request);
+    return answer_groups(fd, request);
 }
 
 static void run(enum hardware what, const char *command, char *text, size_t size)
 {
-    char all[512];
     hardware = what;
-    fake_start(&fake, serve);
-    (void)snprintf(all, sizeof(all), "--socket %s %s", fake.socket, command);
-    ck_assert_int_eq(ctl_run(all, text, size), 0);
-    fake_stop(&fake);
+    ctl_fake_must(answer, command, text, size);
 }
 
 static void has(const char *text, const char *part)

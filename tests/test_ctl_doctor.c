@@ -25,6 +25,9 @@ static const char *interface, *reason;
 /* Where it keeps snapshots, and why it does not. */
 static const char *state_directory = "", *snapshot_reason = "";
 
+/* Files that it found and does not use; NULL: none. */
+static char *damaged, *newer;
+
 static bool answer_status(int fd, uint64_t id)
 {
     F8__Reply reply = F8__REPLY__INIT;
@@ -37,6 +40,17 @@ static bool answer_status(int fd, uint64_t id)
     status.hosts_reason = (char *)reason;
     status.state_directory = (char *)state_directory;
     status.snapshot_reason = (char *)snapshot_reason;
+    status.state_keep_ms = 604800000;
+    if (damaged) {
+        status.snapshots_damaged = status.states_damaged = &damaged;
+        status.n_snapshots_damaged = status.n_states_damaged = status.num_states_damaged = 1;
+        status.num_snapshots_damaged = 4;
+    }
+    if (newer) {
+        status.snapshots_newer = status.states_newer = &newer;
+        status.n_snapshots_newer = status.n_states_newer = 1;
+        status.num_snapshots_newer = status.num_states_newer = 1;
+    }
     inspect.status = &status;
     reply.id = id;
     reply.body_case = F8__REPLY__BODY_INSPECT;
@@ -124,6 +138,36 @@ START_TEST(snapshots_that_failed_are_told)
     ck_assert_int_eq(run("eth0", "", "doctor", text, sizeof(text)), 1);
     has(text, "FAILED   snapshots: the last try failed: cannot find the state directory /x/states");
     state_directory = snapshot_reason = "";
+}
+END_TEST
+
+/* A snapshot that is not used is a warning; once it is gone, all is well. */
+START_TEST(files_that_are_not_used_are_told)
+{
+    char text[8192];
+    state_directory = "/x/states";
+    damaged = (char *)"7.snapshot.damaged";
+    newer = (char *)"8.snapshot";
+    (void)run("eth0", "", "doctor", text, sizeof(text));
+    has_not(text, "ok       snapshots: ");
+    has(text, "warning  snapshots: 4 damaged in /x/states: 7.snapshot.damaged, ...; 0 groups have "
+              "one that is sound");
+    has(text, "rm /x/states/*.damaged");
+    has(text, "warning  snapshots: 1 in /x/states of a newer form not used: 8.snapshot; ");
+    has(text, ".state of a newer form not used: 8.snapshot; ");
+    has(text, "install the f8gatherd that wrote it");
+    ck_assert_int_eq(run("eth0", "", "status", text, sizeof(text)), 0);
+    has(text, "states         kept for 7 d 0 h after their groups; damaged and set aside: "
+              "7.snapshot.damaged; of a newer form and left as they are: 8.snapshot\n");
+    has(text, "in /x/states; damaged and set aside: 7.snapshot.damaged and 3 more; of a newer form "
+              "and left as they are: 8.snapshot\n");
+    ck_assert_int_eq(run("eth0", "", "status --json", text, sizeof(text)), 0);
+    has(text, "\"states\":{\"keep_ms\":604800000,\"damaged\":[\"7.snapshot.damaged\"],"
+              "\"num_damaged\":1,\"newer\":[\"8.snapshot\"],\"num_newer\":1}");
+    damaged = newer = NULL;
+    (void)run("eth0", "", "doctor", text, sizeof(text));
+    has(text, "ok       snapshots: 0 groups in /x/states\n");
+    state_directory = "";
 }
 END_TEST
 
@@ -303,6 +347,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, status_says_where_hosts_reach_this_one);
     tcase_add_test(tcase, snapshots_that_failed_are_told);
+    tcase_add_test(tcase, files_that_are_not_used_are_told);
     tcase_add_test(tcase, what_the_daemon_tells);
     tcase_add_test(tcase, loopback_answers);
     tcase_add_test(tcase, loopback_of_ipv6);

@@ -8,11 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/ctl_run.h"
-#include "lib/fake_daemon.h"
+#include "lib/ctl_fake.h"
 #include "lib/suite.h"
-
-static struct fake_daemon fake;
 
 static void make_host(F8__HostInfo *host, const char *name, uint32_t *ranks, size_t num_ranks)
 {
@@ -25,9 +22,8 @@ static void make_host(F8__HostInfo *host, const char *name, uint32_t *ranks, siz
     host->n_ranks = num_ranks;
 }
 
-static bool answer_hosts(int fd, uint64_t id)
+static bool answer_hosts(int fd, const F8__Request *request)
 {
-    F8__Reply reply = F8__REPLY__INIT;
     F8__InspectReply inspect = F8__INSPECT_REPLY__INIT;
     uint32_t ranks[] = {0, 1, 2};
     F8__HostInfo hosts[3];
@@ -41,22 +37,18 @@ static bool answer_hosts(int fd, uint64_t id)
     hosts[2].lost = true;
     inspect.hosts = list;
     inspect.n_hosts = 3;
-    reply.id = id;
-    reply.body_case = F8__REPLY__BODY_INSPECT;
-    reply.inspect = &inspect;
-    return fake_reply(fd, &reply, -1);
+    return ctl_fake_inspected(fd, request, &inspect);
 }
 
-static bool answer_groups(int fd, uint64_t id)
+static bool answer_groups(int fd, const F8__Request *request)
 {
-    F8__Reply reply = F8__REPLY__INIT;
     F8__InspectReply inspect = F8__INSPECT_REPLY__INIT;
-    F8__GroupInfo groups[2];
-    F8__GroupInfo *list[] = {&groups[0], &groups[1]};
-    for (int i = 0; i < 2; i++) {
+    F8__GroupInfo groups[3];
+    F8__GroupInfo *list[] = {&groups[0], &groups[1], &groups[2]};
+    for (int i = 0; i < 3; i++) {
         f8__group_info__init(&groups[i]);
         groups[i].job = (char *)"run";
-        groups[i].name = (char *)(i == 0 ? "dp" : "alone");
+        groups[i].name = (char *)(const char *[]){"dp", "alone", "gpus"}[i];
         groups[i].state = (char *)"sealed";
     }
     uint32_t pids[] = {4711, 4712, 811, 0};
@@ -72,17 +64,17 @@ static bool answer_groups(int fd, uint64_t id)
     groups[0].bytes_sent = (uint64_t)3 << 29;
     groups[0].bytes_received = 1024;
     groups[0].control_sent = 77;
+    groups[2].hosts = 2;
+    groups[2].engine = (char *)"nccl";
+    groups[2].engine_untold = true;
+    groups[2].interface = (char *)"eth1";
     inspect.groups = list;
-    inspect.n_groups = 2;
-    reply.id = id;
-    reply.body_case = F8__REPLY__BODY_INSPECT;
-    reply.inspect = &inspect;
-    return fake_reply(fd, &reply, -1);
+    inspect.n_groups = 3;
+    return ctl_fake_inspected(fd, request, &inspect);
 }
 
-static bool answer_status(int fd, uint64_t id)
+static bool answer_status(int fd, const F8__Request *request)
 {
-    F8__Reply reply = F8__REPLY__INIT;
     F8__InspectReply inspect = F8__INSPECT_REPLY__INIT;
     F8__StatusInfo status = F8__STATUS_INFO__INIT;
     F8__KeptEngine engine = F8__KEPT_ENGINE__INIT;
@@ -94,15 +86,11 @@ static bool answer_status(int fd, uint64_t id)
     status.kept_engines = engines;
     status.n_kept_engines = 1;
     inspect.status = &status;
-    reply.id = id;
-    reply.body_case = F8__REPLY__BODY_INSPECT;
-    reply.inspect = &inspect;
-    return fake_reply(fd, &reply, -1);
+    return ctl_fake_inspected(fd, request, &inspect);
 }
 
-static bool answer_rounds(int fd, uint64_t id)
+static bool answer_rounds(int fd, const F8__Request *request)
 {
-    F8__Reply reply = F8__REPLY__INIT;
     F8__InspectReply inspect = F8__INSPECT_REPLY__INIT;
     F8__RoundInfo round = F8__ROUND_INFO__INIT;
     F8__RoundInfo *list[] = {&round};
@@ -116,39 +104,25 @@ static bool answer_rounds(int fd, uint64_t id)
     round.n_missing_hosts = 3;
     inspect.rounds = list;
     inspect.n_rounds = 1;
-    reply.id = id;
-    reply.body_case = F8__REPLY__BODY_INSPECT;
-    reply.inspect = &inspect;
-    return fake_reply(fd, &reply, -1);
+    return ctl_fake_inspected(fd, request, &inspect);
 }
 
-static void serve(struct fake_daemon *daemon, int fd)
+static bool answer(int fd, const F8__Request *request, int memfd)
 {
-    F8__Request *request;
-    (void)daemon;
-    if (!fake_hello(fd))
-        return;
-    while ((request = fake_receive(fd, NULL)) != NULL) {
-        ck_assert_int_eq(request->body_case, F8__REQUEST__BODY_INSPECT);
-        if (request->inspect->view == F8__VIEW__HOSTS)
-            (void)answer_hosts(fd, request->id);
-        else if (request->inspect->view == F8__VIEW__STATUS)
-            (void)answer_status(fd, request->id);
-        else if (request->inspect->view == F8__VIEW__ROUNDS)
-            (void)answer_rounds(fd, request->id);
-        else
-            (void)answer_groups(fd, request->id);
-        fake_free(request);
-    }
+    (void)memfd;
+    ck_assert_int_eq(request->body_case, F8__REQUEST__BODY_INSPECT);
+    if (request->inspect->view == F8__VIEW__HOSTS)
+        return answer_hosts(fd, request);
+    if (request->inspect->view == F8__VIEW__STATUS)
+        return answer_status(fd, request);
+    if (request->inspect->view == F8__VIEW__ROUNDS)
+        return answer_rounds(fd, request);
+    return answer_groups(fd, request);
 }
 
 static void run(const char *command, char *text, size_t size)
 {
-    char all[512];
-    fake_start(&fake, serve);
-    (void)snprintf(all, sizeof(all), "--socket %s %s", fake.socket, command);
-    ck_assert_int_eq(ctl_run(all, text, size), 0);
-    fake_stop(&fake);
+    ctl_fake_must(answer, command, text, size);
 }
 
 static void has(const char *text, const char *part)
@@ -233,6 +207,12 @@ START_TEST(engine_beside_the_group)
     ck_assert_int_eq(json_integer_value(json_object_get(engine, "bytes_received")), 1024);
     ck_assert_int_eq(json_integer_value(json_object_get(engine, "control_bytes_sent")), 77);
     ck_assert(json_is_null(json_object_get(json_array_get(groups, 1), "engine")));
+    has(text, " 2      nccl on eth1 ");
+    engine = json_object_get(json_array_get(groups, 2), "engine");
+    ck_assert_str_eq(json_string_value(json_object_get(engine, "name")), "nccl");
+    ck_assert(json_is_null(json_object_get(engine, "pid")));
+    ck_assert(json_is_null(json_object_get(engine, "bytes_sent")));
+    ck_assert(json_is_null(json_object_get(engine, "bytes_received")));
     json_decref(object);
 }
 END_TEST

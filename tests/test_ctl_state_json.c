@@ -13,15 +13,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "lib/ctl_run.h"
-#include "lib/fake_daemon.h"
+#include "lib/ctl_fake.h"
 #include "lib/state_fixture.h"
 #include "lib/suite.h"
 #include "status.h"
 
 #define TEXT 8192
 
-static struct fake_daemon fake;
 static char directory[64], file[96], text[TEXT];
 static struct state_form form; /* what the fake daemon exports */
 static uint8_t imported[65536];
@@ -35,6 +33,8 @@ static bool answer(int fd, const F8__Request *request, int memfd)
         imported_size = pread(memfd, imported, sizeof(imported), 0);
         return fake_reply_status(fd, request->id, F8_OK, "");
     }
+    if (request->body_case != F8__REQUEST__BODY_EXPORT)
+        return fake_reply_status(fd, request->id, F8_EINVAL, "no such request");
     int state = memfd_create("state", MFD_CLOEXEC);
     ck_assert_int_eq(write(state, form.bytes, form.size), (ssize_t)form.size);
     reply.id = request->id;
@@ -46,28 +46,11 @@ static bool answer(int fd, const F8__Request *request, int memfd)
     return sent;
 }
 
-static void serve(struct fake_daemon *daemon, int fd)
-{
-    bool more = fake_hello(fd);
-    (void)daemon;
-    while (more) {
-        int memfd = -1;
-        F8__Request *request = fake_receive(fd, &memfd);
-        more = request && answer(fd, request, memfd);
-        if (request)
-            fake_free(request);
-        if (memfd >= 0)
-            (void)close(memfd);
-    }
-}
-
 static void ask(const char *arguments, int status)
 {
     char all[512];
-    fake_start(&fake, serve);
-    (void)snprintf(all, sizeof(all), "--socket %s %s %s", fake.socket, arguments, file);
-    int got = ctl_run(all, text, sizeof(text));
-    fake_stop(&fake);
+    (void)snprintf(all, sizeof(all), "%s %s", arguments, file);
+    int got = ctl_fake_run(answer, all, text, sizeof(text));
     ck_assert_msg(got == status, "%s: status %d: %s", arguments, got, text);
 }
 
@@ -174,6 +157,29 @@ START_TEST(binary_is_what_it_was)
     ask("--force --format xml export run dp", 2);
     ck_assert_str_eq(text, "f8ctl: --format xml: must be binary or json\n");
     ask("--format json import run dp --yes", 2);
+}
+END_TEST
+
+/* What an import says of the file that is there now. */
+static json_int_t syncs_of_import(void)
+{
+    ask("--json import run dp --yes", 0);
+    json_t *object = json_loads(text, 0, NULL);
+    const json_t *syncs = json_object_get(json_object_get(object, "import"), "syncs");
+    ck_assert_msg(json_is_integer(syncs), "%s", text);
+    json_int_t value = json_integer_value(syncs);
+    json_decref(object);
+    return value;
+}
+
+START_TEST(import_says_the_syncs_of_either_form)
+{
+    ask("export run dp", 0);
+    ck_assert_int_eq(syncs_of_import(), 42);
+    ask("import run dp --yes", 0);
+    ck_assert_ptr_nonnull(strstr(text, ", as of sync 42"));
+    json_decref(exported());
+    ck_assert_int_eq(syncs_of_import(), 42);
 }
 END_TEST
 
@@ -326,6 +332,7 @@ int main(void)
     tcase_add_test(tcase, every_bit_comes_back);
     tcase_add_test(tcase, people_can_read_it);
     tcase_add_test(tcase, binary_is_what_it_was);
+    tcase_add_test(tcase, import_says_the_syncs_of_either_form);
     tcase_add_test(tcase, a_newer_version_is_refused_by_name);
     tcase_add_test(tcase, wrong_values_are_refused_by_key);
     tcase_add_test(tcase, floats_and_bits_must_agree);

@@ -13,15 +13,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/ctl_run.h"
-#include "lib/fake_daemon.h"
+#include "lib/ctl_fake.h"
 #include "lib/suite.h"
 
 #define SIZE 200000 /* more than a buffer */
 #define TEXT 4096
 
-static struct fake_daemon fake;
 static char directory[64], file[96], text[TEXT];
+static char terminal[SIZE + TEXT];
 static uint8_t state[SIZE];
 
 /* How the fake daemon answers. */
@@ -31,6 +30,8 @@ static enum {
     SILENT,
     SHORT,   /* says that the export is larger than it is */
     WITHOUT, /* answers an export with something else */
+    KEEPS_NOTHING,
+    KEEPS_SILENT, /* does not tell for how long */
 } manner;
 
 /* What it was asked. */
@@ -74,8 +75,27 @@ static void note(const char *job, uint32_t uid, const char *group)
     asked_uid = uid;
 }
 
+/* The job's states, and those of a namesake of another uid; none if nothing is kept. */
+static bool answer_jobs(int fd, const F8__Request *request)
+{
+    F8__InspectReply inspect = F8__INSPECT_REPLY__INIT;
+    F8__JobInfo jobs[] = {F8__JOB_INFO__INIT, F8__JOB_INFO__INIT};
+    F8__JobInfo *list[] = {&jobs[0], &jobs[1]};
+    jobs[0].name = jobs[1].name = (char *)"run";
+    jobs[0].uid = 7;
+    jobs[0].left_ms = 599500;
+    jobs[1].uid = 8;
+    jobs[1].left_ms = 1000;
+    inspect.jobs = list;
+    inspect.n_jobs = manner == KEEPS_NOTHING ? 0 : 2;
+    return ctl_fake_inspected(fd, request, &inspect);
+}
+
 static bool answer(int fd, const F8__Request *request, int memfd)
 {
+    if (request->body_case == F8__REQUEST__BODY_INSPECT)
+        return manner == KEEPS_SILENT ? fake_reply_status(fd, request->id, F8_EINVAL, "none")
+                                      : answer_jobs(fd, request);
     if (request->body_case == F8__REQUEST__BODY_IMPORT) {
         note(request->import->job, request->import->uid, request->import->group_name);
         imported_size = pread(memfd, imported, sizeof(imported), 0);
@@ -92,28 +112,11 @@ static bool answer(int fd, const F8__Request *request, int memfd)
     return fake_reply_status(fd, request->id, F8_OK, "");
 }
 
-static void serve(struct fake_daemon *daemon, int fd)
-{
-    bool more = fake_hello(fd);
-    (void)daemon;
-    while (more) {
-        int memfd = -1;
-        F8__Request *request = fake_receive(fd, &memfd);
-        more = request && answer(fd, request, memfd);
-        if (request)
-            fake_free(request);
-        if (memfd >= 0)
-            (void)close(memfd);
-    }
-}
-
 static void ask(const char *arguments, int status)
 {
     char all[512];
-    fake_start(&fake, serve);
-    (void)snprintf(all, sizeof(all), "--socket %s %s %s", fake.socket, arguments, file);
-    int got = ctl_run(all, text, sizeof(text));
-    fake_stop(&fake);
+    (void)snprintf(all, sizeof(all), "%s %s", arguments, file);
+    int got = ctl_fake_run(answer, all, text, sizeof(text));
     ck_assert_msg(got == status, "%s: status %d: %s", arguments, got, text);
 }
 
@@ -312,18 +315,43 @@ START_TEST(import_sends_the_file)
     write_file(state, SIZE);
     ask("import run dp --uid 7 --yes", 0);
     assert_says("stored ");
-    assert_says("200000 bytes of group dp of job run, uid 7\n");
+    assert_says("200000 bytes of group dp of job run, uid 7, kept for 9 min 59 s unless a seal "
+                "continues it\n");
     ck_assert_str_eq(asked_job, "run");
     ck_assert_str_eq(asked_group, "dp");
     ck_assert_uint_eq(asked_uid, 7);
     ck_assert_int_eq(imported_size, SIZE);
     ck_assert_mem_eq(imported, state, SIZE);
     ck_assert_int_eq(imported_seals, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
-    ask("--json import run dp --yes", 0);
+}
+END_TEST
+
+/* The value of left_ms in what an import says. */
+static json_int_t left_of_import(void)
+{
+    ask("--json import run dp --uid 7 --yes", 0);
     json_t *object = json_loads(text, 0, NULL);
     const json_t *import = json_object_get(object, "import");
+    const json_t *left = json_object_get(import, "left_ms");
     ck_assert_int_eq(json_integer_value(json_object_get(import, "bytes")), SIZE);
+    ck_assert(json_is_integer(left) || json_is_null(left));
+    json_int_t value = json_is_null(left) ? -1 : json_integer_value(left);
     json_decref(object);
+    return value;
+}
+
+START_TEST(import_says_how_long_it_is_kept)
+{
+    write_file(state, SIZE);
+    ck_assert_int_eq(left_of_import(), 599500);
+    manner = KEEPS_NOTHING;
+    ask("import run dp --uid 7 --yes", 0);
+    assert_says("uid 7, but not kept: the daemon keeps no state without ranks (--linger 0)\n");
+    ck_assert_int_eq(left_of_import(), 0);
+    manner = KEEPS_SILENT;
+    ask("import run dp --uid 7 --yes", 0);
+    assert_says("of job run, uid 7\n");
+    ck_assert_int_eq(left_of_import(), -1);
 }
 END_TEST
 
@@ -344,6 +372,47 @@ START_TEST(import_is_refused)
 }
 END_TEST
 
+/* What has no end, or none yet, is not waited for. */
+START_TEST(import_takes_regular_files_only)
+{
+    ck_assert_int_eq(mkfifo(file, 0600), 0);
+    ask("--timeout 1 import run dp --yes", 1);
+    assert_says("/state is no regular file: name one that has the state");
+    int writer = open(file, O_RDWR | O_CLOEXEC);
+    ask("--timeout 1 import run dp --yes", 1);
+    assert_says("/state is no regular file");
+    (void)close(writer);
+    ck_assert_int_eq(unlink(file), 0);
+    ck_assert_int_eq(mkdir(file, 0700), 0);
+    ask("import run dp --yes", 1);
+    assert_says("/state is no regular file");
+    ck_assert_int_eq(rmdir(file), 0);
+    ck_assert_int_eq(symlink("/dev/zero", file), 0);
+    ask("import run dp --yes", 1);
+    assert_says("/state is no regular file");
+}
+END_TEST
+
+/* Bytes for programs would garble what the terminal shows. */
+START_TEST(export_spares_the_terminal)
+{
+    for (size_t i = 0; i < SIZE; i++)
+        state[i] = 'x';
+    int status =
+        ctl_fake_on_terminal(answer, "", "export run dp -", 80, terminal, sizeof(terminal));
+    ck_assert_int_eq(status, 2);
+    ck_assert_msg(
+        strstr(terminal, "standard output is a terminal, and the state is binary"), "%s", terminal);
+    ck_assert_ptr_null(strstr(terminal, "xxx"));
+    status =
+        ctl_fake_on_terminal(answer, "", "--force export run dp -", 80, terminal, sizeof(terminal));
+    ck_assert_int_eq(status, 0);
+    ck_assert_uint_eq(strspn(terminal, "x"), SIZE);
+    ctl_fake_must(answer, "export run dp -", terminal, sizeof(terminal));
+    ck_assert_uint_eq(strspn(terminal, "x"), SIZE);
+}
+END_TEST
+
 int main(void)
 {
     TCase *cases = tcase_create("ctl_transfer");
@@ -358,6 +427,9 @@ int main(void)
     tcase_add_test(cases, export_as_json);
     tcase_add_test(cases, failed_export_leaves_nothing);
     tcase_add_test(cases, import_sends_the_file);
+    tcase_add_test(cases, import_says_how_long_it_is_kept);
     tcase_add_test(cases, import_is_refused);
+    tcase_add_test(cases, import_takes_regular_files_only);
+    tcase_add_test(cases, export_spares_the_terminal);
     return run_suite("ctl_transfer", cases);
 }

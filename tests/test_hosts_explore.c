@@ -52,6 +52,15 @@ START_TEST(anything_goes_wrong)
 }
 END_TEST
 
+/* The id that was given last counts, and who waits with another is told: all meet at last. */
+START_TEST(ids_differ_on_a_host)
+{
+    explore(&(struct hosts_model_shape){2, 2, 3, MODEL_IDS});
+    explore(&(struct hosts_model_shape){3, 2, 4, MODEL_IDS | MODEL_DEATHS | MODEL_LEAVES});
+    explore(&(struct hosts_model_shape){2, 3, 5, MODEL_IDS | ALL_KINDS});
+}
+END_TEST
+
 START_TEST(as_given)
 {
     for (uint32_t i = 0; i < given_count; i++)
@@ -74,6 +83,7 @@ int main(int argc, char **argv)
         tcase_add_test(tcase, nothing_goes_wrong);
         tcase_add_test(tcase, ranks_go);
         tcase_add_test(tcase, anything_goes_wrong);
+        tcase_add_test(tcase, ids_differ_on_a_host);
     }
     return run_suite("hosts_explore", tcase);
 }

@@ -16,6 +16,7 @@
 
 #include "daemon/listener.h"
 #include "daemon/log.h"
+#include "daemon/owner.h"
 #include "status.h"
 #include "tests/lib/loop_turn.h"
 #include "tests/lib/suite.h"
@@ -173,6 +174,55 @@ START_TEST(live_daemon_is_left_alone)
 }
 END_TEST
 
+/* One that has bound and does not listen yet refuses connections as a dead one does, but lives. */
+START_TEST(bound_socket_is_left_alone)
+{
+    static const int types[] = {SOCK_SEQPACKET, SOCK_STREAM, SOCK_DGRAM};
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        struct stat before, after;
+        int other = bound_socket(types[i], false);
+        ck_assert_int_eq(lstat(path, &before), 0);
+        ck_assert_int_lt(open_listener(), 0);
+        ck_assert_int_eq(lstat(path, &after), 0);
+        ck_assert_uint_eq(before.st_ino, after.st_ino);
+        if (types[i] == SOCK_SEQPACKET) {
+            assert_has(path);
+            assert_has("belongs to a process that lives and does not listen there");
+        }
+        (void)close(other);
+        (void)unlink(path);
+    }
+}
+END_TEST
+
+/* By its file, not by its name: whoever lives with that name elsewhere does not count. */
+START_TEST(leftover_of_a_name_in_use_is_replaced)
+{
+    char aside[112];
+    (void)snprintf(aside, sizeof(aside), "%s.aside", path);
+    int other = bound_socket(SOCK_SEQPACKET, true);
+    ck_assert_int_eq(rename(path, aside), 0);
+    (void)close(bound_socket(SOCK_SEQPACKET, true));
+    ck_assert_msg(open_listener() == F8_OK, "%s", reason.text);
+    (void)close(other);
+    (void)unlink(aside);
+}
+END_TEST
+
+/* And whatever it was called when it was bound. */
+START_TEST(bound_socket_is_known_by_another_name)
+{
+    char aside[112];
+    (void)snprintf(aside, sizeof(aside), "%s.aside", path);
+    int other = bound_socket(SOCK_SEQPACKET, false);
+    ck_assert_int_eq(rename(path, aside), 0);
+    ck_assert(owner_lives(aside) && !owner_lives(path));
+    (void)close(other);
+    ck_assert(!owner_lives(aside));
+    (void)unlink(aside);
+}
+END_TEST
+
 /* One whose queue of connections is full does not answer, but lives. */
 START_TEST(busy_daemon_is_left_alone)
 {
@@ -248,6 +298,9 @@ static void add_all(TCase *tcase)
     tcase_add_test(tcase, socket_of_a_successor_stays);
     tcase_add_test(tcase, leftover_is_replaced);
     tcase_add_test(tcase, live_daemon_is_left_alone);
+    tcase_add_test(tcase, bound_socket_is_left_alone);
+    tcase_add_test(tcase, leftover_of_a_name_in_use_is_replaced);
+    tcase_add_test(tcase, bound_socket_is_known_by_another_name);
     tcase_add_test(tcase, busy_daemon_is_left_alone);
     tcase_add_test(tcase, other_kind_of_socket_is_left_alone);
     tcase_add_test(tcase, file_in_the_way_is_left_alone);

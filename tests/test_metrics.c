@@ -56,6 +56,16 @@ static void has(const char *sample)
     ck_assert_msg(strstr(text.bytes, line), "no line %s in\n%s", sample, text.bytes);
 }
 
+/* The value of a sample, by its name and labels. */
+static double value_of(const char *sample)
+{
+    char begin[512];
+    (void)snprintf(begin, sizeof(begin), "\n%s ", sample);
+    const char *line = strstr(text.bytes, begin);
+    ck_assert_msg(line, "no sample %s in\n%s", sample, text.bytes);
+    return strtod(line + strlen(begin), NULL);
+}
+
 /* How many samples begin so. */
 static uint32_t count_of(const char *begin)
 {
@@ -108,6 +118,10 @@ START_TEST(counts_what_gathers_met)
     has("f8gather_gather_seconds_bucket{le=\"+Inf\"} 3");
     has("f8gather_groups{state=\"sealed\"} 1");
     has("f8gather_open_rounds{state=\"waiting\"} 0");
+    has("f8gather_snapshots 0");
+    has("f8gather_failed_snapshots_total 0");
+    ck_assert_uint_eq(count_of("f8gather_snapshot_age_seconds"), 0); /* without a state directory */
+    ck_assert_uint_eq(count_of("f8gather_unused_state_files{"), 4);
     has("f8gather_group_gathers_total{uid=\"1000\",run=\"train\",group=\"dp\"} 3");
     has("f8gather_group_gathered_bytes_total{uid=\"1000\",run=\"train\",group=\"dp\"} 240");
     has("f8gather_weight_scale{uid=\"1000\",run=\"train\",group=\"dp\",weight=\"cast\"} 1");
@@ -115,6 +129,59 @@ START_TEST(counts_what_gathers_met)
         "weight=\"cast\"} 6");
     ck_assert_uint_eq(count_of("f8gather_weight_scale{"), 1); /* raw ones have none */
     ck_assert_ptr_null(strstr(look(false), "f8gather_weight_"));
+}
+END_TEST
+
+/* Each rank's lease of a bucket lasts until it releases, and its age is that of the oldest. */
+START_TEST(leases_last_until_released)
+{
+    uint64_t first = begin(&a, "train", 0, 2);
+    client_ok(&b, begin(&b, "train", 1, 2));
+    client_ok(&a, first);
+    first = ask_gather(&a, 0);
+    client_ok(&b, ask_gather(&b, 0));
+    client_ok(&a, first);
+    (void)look(false);
+    has("f8gather_leases 2");
+    has("f8gather_group_leases{uid=\"1000\",run=\"train\",group=\"dp\"} 2");
+    send_release(&a, 0);
+    rooms_settle(&rooms);
+    uint64_t begin_ms = uv_now(&rooms.loop);
+    while (uv_now(&rooms.loop) < begin_ms + 50)
+        uv_update_time(&rooms.loop);
+    (void)look(false);
+    has("f8gather_group_leases{uid=\"1000\",run=\"train\",group=\"dp\"} 1");
+    ck_assert_double_ge(value_of("f8gather_oldest_lease_seconds"), 0.05);
+    ck_assert_double_ge(
+        value_of("f8gather_group_oldest_lease_seconds{uid=\"1000\",run=\"train\",group=\"dp\"}"),
+        0.05);
+    send_release(&b, 0);
+    rooms_settle(&rooms);
+    (void)look(false);
+    has("f8gather_leases 0");
+    has("f8gather_oldest_lease_seconds 0");
+}
+END_TEST
+
+/* Who died has no lease; who lives keeps its own though the group is broken. */
+START_TEST(leases_end_with_their_rank)
+{
+    uint64_t first = begin(&a, "train", 0, 2);
+    client_ok(&b, begin(&b, "train", 1, 2));
+    client_ok(&a, first);
+    first = ask_gather(&a, 0);
+    client_ok(&b, ask_gather(&b, 0));
+    client_ok(&a, first);
+    client_close(&b, true);
+    rooms_settle(&rooms);
+    client_open(&b, &rooms, 11);
+    (void)look(false);
+    has("f8gather_groups{state=\"broken\"} 1");
+    has("f8gather_group_leases{uid=\"1000\",run=\"train\",group=\"dp\"} 1");
+    send_release(&a, 0);
+    rooms_settle(&rooms);
+    (void)look(false);
+    has("f8gather_leases 0");
 }
 END_TEST
 
@@ -300,11 +367,28 @@ START_TEST(sorts_durations_into_buckets)
 }
 END_TEST
 
+/* A request that is answered at once takes some microseconds: their median is to be known. */
+START_TEST(tells_microseconds_apart)
+{
+    struct histogram histogram = {0};
+    static const uint64_t times_ns[] = {900, 2000, 4000, 9000, 20000};
+    for (size_t i = 0; i < sizeof(times_ns) / sizeof(times_ns[0]); i++) {
+        histogram_observe(&histogram, times_ns[i]);
+        ck_assert_uint_eq(histogram.buckets[i], 1);
+    }
+    (void)look(false);
+    has("f8gather_rpc_seconds_bucket{le=\"1e-06\"} 0");
+    has("f8gather_rpc_seconds_bucket{le=\"2.5e-06\"} 0");
+}
+END_TEST
+
 int main(void)
 {
     TCase *cases = tcase_create("metrics");
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_test(cases, counts_what_gathers_met);
+    tcase_add_test(cases, leases_last_until_released);
+    tcase_add_test(cases, leases_end_with_their_rank);
     tcase_add_test(cases, totals_outlive_groups);
     tcase_add_test(cases, escapes_names);
     tcase_add_test(cases, holds_the_longest_names);
@@ -314,5 +398,6 @@ int main(void)
     tcase_add_test(cases, times_all_that_are_open);
     tcase_add_test(cases, is_for_operators);
     tcase_add_test(cases, sorts_durations_into_buckets);
+    tcase_add_test(cases, tells_microseconds_apart);
     return run_suite("metrics", cases);
 }

@@ -6,6 +6,7 @@
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "lib/state_fixture.h"
@@ -223,6 +224,49 @@ START_TEST(imports_have_numbers_that_casts_can_use)
 }
 END_TEST
 
+/* Puts bits at an offset of the first weight's values, for good. */
+static void put_number(size_t offset, uint32_t bits)
+{
+    memcpy(form.bytes + form.head.size + 16 + offset, &bits, sizeof(bits));
+    sign_values();
+}
+
+#define ZERO 0u
+#define INF  0x7f800000u
+#define NONE 0x7fc00000u
+
+/* What weights with a NaN or an infinity leave, however many syncs ago they seeded the weight. */
+START_TEST(imports_have_scales_of_unsound_seeds)
+{
+    static const uint32_t amaxes[] = {ZERO, INF, NONE, 0x7f800001, 0x7fffffff};
+    for (size_t i = 0; i < 16; i++)
+        put_number(64 + 4 * i, amaxes[i % 5]);
+    put_number(0, NONE);
+    ck_assert_msg(check_import() == F8_OK, "%s", reason.text);
+    put_number(0, ZERO);
+    ck_assert_msg(check_import() == F8_OK, "%s", reason.text);
+    refuses_number(0, INF, "with scale inf (bits 0x7f800000): a scale must be above 0");
+    refuses_number(0, 0x80000000, "with scale -0 (bits 0x80000000)");
+    refuses_number(0, 0x7fc00001, "with scale nan (bits 0x7fc00001)");
+    refuses_number(0, 0xffc00000, "(bits 0xffc00000)");
+    refuses_number(64 + 60, 1, "with scale 0 (bits 0x00000000)"); /* a sound amax has set another */
+    refuses_number(8, 2 | 4, "with scale 0 (bits 0x00000000)");   /* it was never seeded */
+    refuses_number(8, 1 | 2, "with scale 0 (bits 0x00000000)");
+}
+END_TEST
+
+START_TEST(imports_have_no_history_without_a_seed)
+{
+    put_number(8, 0);
+    ck_assert_int_eq(check_import(), F8_EINVAL);
+    ck_assert_ptr_nonnull(strstr(reason.text, "it is not initialised, so its history must be"));
+    for (size_t i = 0; i < 16; i++)
+        put_number(64 + 4 * i, ZERO);
+    ck_assert_msg(check_import() == F8_OK, "%s", reason.text);
+    refuses_number(64, NONE, "layers.0.wq with history[0] nan (bits 0x7fc00000)");
+}
+END_TEST
+
 START_TEST(imports_have_a_weight_once)
 {
     form.bytes[48 + 21 + 20 + 8 + 10] = 'q'; /* wk is a second wq */
@@ -250,6 +294,58 @@ START_TEST(another_owner_has_the_same_values)
     for (size_t i = 0; i + 6 <= copy.size; i++)
         ck_assert_mem_ne(copy.bytes + i, "secret", 6);
     state_form_done(&copy);
+}
+END_TEST
+
+/* What is logged while `other`, which it frees, is compared. */
+static void log_of_difference(struct weight_list *other, char *text, size_t size)
+{
+    int ends[2], out = dup(STDERR_FILENO);
+    ck_assert_int_eq(pipe(ends), 0);
+    (void)dup2(ends[1], STDERR_FILENO);
+    int status = state_head_compare(&form.head, other, "stored state of group dp", &reason);
+    (void)dup2(out, STDERR_FILENO);
+    (void)close(out);
+    (void)close(ends[1]);
+    size_t used = 0;
+    for (ssize_t n; (n = read(ends[0], text + used, size - 1 - used)) > 0;)
+        used += (size_t)n;
+    text[used] = '\0';
+    (void)close(ends[0]);
+    weights_unref(other);
+    ck_assert_int_eq(status, F8_EMISMATCH);
+}
+
+static struct weight_list *list_of(const char *format, int count)
+{
+    struct weight_list *other = state_fixture_model();
+    const struct weight weight = state_fixture_weight();
+    for (int i = 0; i < count; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof(name), format, i);
+        state_fixture_add(other, name, &weight);
+    }
+    return other;
+}
+
+/* The sentence has but a few; who looks for the cause needs all, and a log has an end. */
+START_TEST(all_differences_are_logged)
+{
+    static char text[32768];
+    log_of_difference(list_of("embed.%03d", 4), text, sizeof(text));
+    ck_assert_str_eq(text, "");
+    log_of_difference(list_of("embed.%03d", 90), text, sizeof(text));
+    for (int i = 0; i < 90; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof(name), "embed.%03d", i);
+        ck_assert_msg(strstr(text, name), "%s is not in %s", name, text);
+    }
+    ck_assert_ptr_nonnull(strstr(text, "stored state of group dp: it lacks embed.000, embed.001"));
+    ck_assert_ptr_null(strstr(text, "another"));
+    log_of_difference(list_of("a.name.of.forty.bytes.or.a.few.more.%05d", 112), text, sizeof(text));
+    ck_assert_ptr_nonnull(strstr(text, ".more.00099"));
+    ck_assert_ptr_null(strstr(text, ".more.00100"));
+    ck_assert_ptr_nonnull(strstr(text, "stored state of group dp: it lacks another 12\n"));
 }
 END_TEST
 
@@ -349,9 +445,12 @@ int main(void)
     tcase_add_test(tcase, forged_headers_do_no_harm);
     tcase_add_test(tcase, names_are_those_of_the_protocol);
     tcase_add_test(tcase, imports_have_numbers_that_casts_can_use);
+    tcase_add_test(tcase, imports_have_scales_of_unsound_seeds);
+    tcase_add_test(tcase, imports_have_no_history_without_a_seed);
     tcase_add_test(tcase, imports_have_a_weight_once);
     tcase_add_test(tcase, another_owner_has_the_same_values);
     tcase_add_test(tcase, differences_are_named);
+    tcase_add_test(tcase, all_differences_are_logged);
     tcase_add_test(tcase, another_order_is_named);
     tcase_add_test(tcase, long_names_are_cut);
     tcase_add_test(tcase, too_large_a_state_is_refused);

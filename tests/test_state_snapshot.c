@@ -201,8 +201,8 @@ static void check_set_aside(const uint8_t *sound, size_t size, off_t at)
     ck_assert_int_eq(access(snapshot_path(&fixture, 1, "snapshot.damaged"), F_OK), 0);
     ck_assert_int_lt(access(snapshot_path(&fixture, 1, "snapshot"), F_OK), 0);
     state_store_saved(fixture.store, &saved);
-    ck_assert_uint_eq(saved.num_damaged, 1);
-    ck_assert_str_eq(saved.damaged[0], "0000000000000001.snapshot.damaged");
+    ck_assert_uint_eq(saved.damaged->count, 1);
+    ck_assert_str_eq(saved.damaged->names[0], "0000000000000001.snapshot.damaged");
     ck_assert_int_eq(unlink(snapshot_path(&fixture, 1, "snapshot.damaged")), 0);
     snapshot_overwrite(snapshot_path(&fixture, 1, "snapshot"), sound, size);
 }
@@ -262,7 +262,7 @@ START_TEST(both_damaged_is_nothing)
     snapshot_reboot(&fixture);
     ck_assert_ptr_null(snapshot_find(&fixture, "dp"));
     state_store_saved(fixture.store, &saved);
-    ck_assert_uint_eq(saved.num_damaged, 2);
+    ck_assert_uint_eq(saved.damaged->count, 2);
     (void)snapshot_put(&fixture, "dp");
     passes(1); /* under another number: what is set aside is not written over */
     ck_assert_int_eq(access(snapshot_path(&fixture, 2, "snapshot"), F_OK), 0);
@@ -320,8 +320,12 @@ START_TEST(a_full_disk_is_said_and_tried_again)
     ck_assert_ptr_nonnull(strstr(pass.reason.text, "/snapshots/0000000000000001.new: "));
     ck_assert_int_eq(state_saver_last(fixture.saver)->status, F8_EIO);
     ck_assert_uint_gt(state_saver_last(fixture.saver)->succeeded, 0);
+    struct state_counts counts = state_saver_counts(fixture.saver);
+    ck_assert_uint_eq(counts.failed, 1);
     ck_assert_int_eq(state_fixture_files(fixture.snapshots, NULL), 2);
     passes(1);
+    ck_assert_uint_eq(state_saver_counts(fixture.saver).failed, 1);
+    ck_assert_uint_gt(state_saver_counts(fixture.saver).bytes, counts.bytes);
     snapshot_reboot(&fixture);
     ck_assert(has("dp", 3, fixture.before));
 }

@@ -69,7 +69,7 @@ static uint64_t check(struct told *told)
     bool rebooted = told->rebooted != 0;
     struct state_saved saved;
     state_store_saved(fixture.store, &saved);
-    EXPECT(told, saved.num_damaged == 0);
+    EXPECT(told, saved.damaged->count == 0);
     const struct state *state = snapshot_find(&fixture, "dp");
     if (!state) {
         EXPECT(told, rebooted ? told->saved == 0 : told->kept == 0);

@@ -71,7 +71,7 @@ START_TEST(hosts_are_in_the_order_of_ranks)
     host_up(&root, "root", AF_INET);
     host_unique_id(&root, id);
     for (uint32_t i = 0; i < 3; i++) {
-        host_up(&hosts[i], "a", AF_INET);
+        host_up(&hosts[i], (const char *[]){"c", "b", "a"}[i], AF_INET);
         host_join_ok(&hosts[i], id, 8, firsts[i], counts[i]);
     }
     worlds_await(hosts[0].formed && hosts[1].formed && hosts[2].formed);

@@ -74,6 +74,42 @@ START_TEST(misfits_are_refused)
 }
 END_TEST
 
+/* Errors name hosts, and NCCL takes those of one name for one machine. */
+START_TEST(a_name_is_of_one_host)
+{
+    half_form();
+    (void)strcpy(late.config.host_name, "root");
+    host_join_ok(&late, id, 2, 1, 1);
+    worlds_await(late.ended);
+    assert_refused(&late, F8_EEXIST, "refuses host root (127.0.0.1:");
+    assert_refused(&late, F8_EEXIST, "another daemon of that name is at 127.0.0.1:");
+    assert_refused(&late, F8_EEXIST, "--host-name");
+    fill();
+}
+END_TEST
+
+/* But one that ended comes again, under its name. */
+START_TEST(a_name_may_come_again)
+{
+    struct host again;
+    half_form();
+    host_join_ok(&right, id, 2, 1, 1);
+    worlds_await(root.formed && right.formed);
+    host_down(&right);
+    host_leave(&root);
+    host_unique_id(&root, id);
+    host_join_ok(&root, id, 3, 0, 1);
+    host_join_ok(&late, id, 3, 1, 1);
+    worlds_await(root.worlds->roots->num_joined == 2);
+    host_down(&late);
+    host_up(&again, "late", AF_INET);
+    host_join_ok(&again, id, 3, 1, 2);
+    worlds_await(root.formed == 2 && again.formed);
+    host_down(&again);
+    host_down(&root);
+}
+END_TEST
+
 /* A rank that the world waits for comes with another world size, and so never will: nobody waits.
  */
 START_TEST(sizes_that_differ_are_told_to_all)
@@ -255,6 +291,10 @@ START_TEST(a_root_that_is_not_there)
     ck_assert_uint_eq(right.ended, 0); /* never from within the call */
     worlds_await(right.ended);
     assert_refused(&right, F8_ECONN, text);
+    /* As where the root is on another host, and said an address that every host has. */
+    assert_refused(&right, F8_ECONN, "nobody listens there");
+    assert_refused(&right, F8_ECONN, "127.0.0.1 is an address of this host itself, of lo:");
+    assert_refused(&right, F8_ECONN, "--socket-ifname");
     host_down(&right);
 }
 END_TEST
@@ -322,30 +362,16 @@ START_TEST(interfaces_that_are_not_there)
 }
 END_TEST
 
-static const struct {
-    const char *wanted;
-    bool has_lo;
-} choices[] = {{"lo", true}, {"l", true}, {"=lo", true}, {"=l", false}, {"nosuch,lo", true},
-    {"=eth9,lo", true}, {"^eth9", true}, {"^lo", false}, {"^=l", true}, {"^=lo", false},
-    {"^eth,l", false}, {"nosuch", false}, {",,lo", true}};
-
-/* Whether loopback is among what these words mean: the last resort, if nothing else is. */
-START_TEST(interfaces_are_chosen_by_name)
+/* Of one family, as the root chose it; whoever was told another says so. */
+START_TEST(a_family_that_the_root_has_not)
 {
-    struct config config = {.socket_family = CONFIG_FAMILY_IPV4};
-    struct world_interface chosen;
     struct reason reason;
-    (void)strcpy(config.socket_ifname, choices[_i].wanted);
-    int status = world_interface_choose(&config, AF_UNSPEC, &chosen, &reason);
-    bool excludes = choices[_i].wanted[0] == '^';
-    if (choices[_i].has_lo && !excludes) {
-        ck_assert_int_eq(status, F8_OK);
-        ck_assert_str_eq(chosen.name, "lo");
-    } else if (choices[_i].has_lo) {
-        ck_assert_int_eq(status, F8_OK);
-    } else if (status == F8_OK) {
-        ck_assert_str_ne(chosen.name, "lo");
-    }
+    half_form();
+    late.config.socket_family = CONFIG_FAMILY_IPV6;
+    ck_assert_int_eq(host_join(&late, id, "job/g", 2, 1, 1, &reason), F8_EINVAL);
+    ck_assert_msg(strstr(reason.text, "is at 127.0.0.1:"), "%s", reason.text);
+    ck_assert_msg(strstr(reason.text, "--socket-family ipv6"), "%s", reason.text);
+    fill();
 }
 END_TEST
 
@@ -387,6 +413,8 @@ int main(void)
     tcase_set_timeout(tcase, 4 * PATIENCE_S);
     tcase_add_checked_fixture(tcase, worlds_set_up, worlds_tear_down);
     tcase_add_loop_test(tcase, misfits_are_refused, 0, COUNT(misfits));
+    tcase_add_test(tcase, a_name_is_of_one_host);
+    tcase_add_test(tcase, a_name_may_come_again);
     tcase_add_loop_test(tcase, sizes_that_differ_are_told_to_all, 0, 2);
     tcase_add_test(tcase, a_root_in_vain_goes_soon);
     tcase_add_test(tcase, the_deadline_names_who_was_refused);
@@ -396,10 +424,10 @@ int main(void)
     tcase_add_test(tcase, many_missing_are_cut);
     tcase_add_test(tcase, a_root_that_is_not_there);
     tcase_add_test(tcase, a_root_that_does_not_answer);
+    tcase_add_test(tcase, a_family_that_the_root_has_not);
     tcase_add_test(tcase, ids_that_are_none);
     tcase_add_test(tcase, roots_are_limited);
     tcase_add_test(tcase, interfaces_that_are_not_there);
-    tcase_add_loop_test(tcase, interfaces_are_chosen_by_name, 0, COUNT(choices));
     tcase_add_test(tcase, ids_keep_what_they_say);
     return run_suite("world_form", tcase);
 }

@@ -4,6 +4,7 @@
  * others, with the host's name, and those go on.
  */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -146,6 +147,41 @@ START_TEST(silence_is_told)
 }
 END_TEST
 
+/* Of `count` hosts in a loop that turns and one that says nothing: nobody shows it as younger than
+ * it is, however many there are. */
+START_TEST(silence_is_as_long_as_it_is)
+{
+    enum { BEAT = 200, MOST = 40 };
+    static struct host hosts[MOST];
+    const uint32_t count = _i == 0 ? 2 : MOST;
+    struct peer peer;
+    uint32_t unused;
+    for (uint32_t h = 0; h < count; h++) {
+        host_up(&hosts[h], "host", AF_INET);
+        (void)snprintf(hosts[h].config.host_name, sizeof(hosts[h].config.host_name), "host%u", h);
+        hosts[h].config.heartbeat_ms = BEAT;
+    }
+    host_unique_id(&hosts[0], id);
+    for (uint32_t h = 0; h < count; h++)
+        host_join_ok(&hosts[h], id, count + 1, h, 1);
+    peer_open(&peer, id);
+    peer_prove(&peer);
+    peer_join(&peer, count + 1, count);
+    for (uint32_t h = 0; h < count; h++)
+        worlds_await(hosts[h].formed);
+    uint64_t began = uv_now(&worlds_loop);
+    for (uint32_t h = 0; h < count; h += count - 1) { /* the root, and the last */
+        const struct world_host *table = world_hosts(hosts[h].world, &unused);
+        worlds_await(uv_now(&worlds_loop) - began >= (uint64_t)4 * BEAT &&
+                     table[count].heard_ms <= began + BEAT / 2);
+        worlds_await(uv_now(&worlds_loop) - table[0].heard_ms < (uint64_t)3 * BEAT);
+    }
+    peer_close(&peer);
+    for (uint32_t h = 0; h < count; h++)
+        host_down(&hosts[h]);
+}
+END_TEST
+
 /* It says that it lives, and takes nothing: the others wait for it, but not for ever. */
 START_TEST(a_host_that_does_not_read_is_lost)
 {
@@ -277,6 +313,7 @@ int main(void)
     tcase_add_test(tcase, last_words_of_a_killed_host);
     tcase_add_test(tcase, a_stopped_host_is_found);
     tcase_add_test(tcase, silence_is_told);
+    tcase_add_loop_test(tcase, silence_is_as_long_as_it_is, 0, 2);
     tcase_add_test(tcase, a_host_that_does_not_read_is_lost);
     tcase_add_test(tcase, a_stopped_root_is_found);
     tcase_add_test(tcase, a_host_that_wakes_up_is_told);

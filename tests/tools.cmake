@@ -12,8 +12,9 @@ f8_add_test(test_exchange LABEL hosts SOURCES test_exchange.c LIBS f8bench_daemo
 
 # f8ctl as a whole program, against the fake daemon.
 foreach(suite test_ctl test_ctl_devices test_ctl_doctor test_ctl_hosts test_ctl_history
-        test_ctl_transfer)
-    f8_add_test(${suite} LABEL tools SOURCES ${suite}.c lib/ctl_run.c
+        test_ctl_transfer test_ctl_width)
+    f8_add_test(${suite} LABEL tools SOURCES ${suite}.c lib/ctl_run.c lib/ctl_fake.c
+        lib/ctl_terminal.c
         LIBS fake_daemon PkgConfig::JANSSON ENVIRONMENT F8CTL=$<TARGET_FILE:f8ctl>)
     add_dependencies(${suite} f8ctl)
 endforeach()

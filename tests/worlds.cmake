@@ -2,7 +2,7 @@
 # Worlds of hosts: several in one process, over loopback.
 add_library(worlds STATIC lib/worlds.c lib/world_peer.c)
 target_link_libraries(worlds PUBLIC f8daemon PkgConfig::CHECK)
-foreach(suite world world_form world_hostile world_lost)
+foreach(suite world world_form world_hostile world_interface world_lost)
     f8_add_test(test_${suite} LABEL daemon SOURCES test_${suite}.c LIBS worlds)
 endforeach()
 

@@ -21,6 +21,8 @@ enum link_type {
     LINK_FAILED,  /* either way: struct link_failed */
     LINK_REPORT,  /* to host 0: what the ranks of a host have found */
     LINK_LEAVE,   /* from host 0: it has all reports; struct link_leave */
+    LINK_ASK,     /* either way, from one that has failed: are you there? */
+    LINK_HERE,    /* the answer */
     NUM_LINK_TYPES,
 };
 

@@ -4,8 +4,6 @@
  * its parent bytes through a socket pair; the parents send them to host 0, which answers all when
  * all are there. Called by run_far.c; meeting_meet by ranks.
  */
-#include "meeting.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,13 +11,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "client/bench/meeting_private.h"
 #include "client/bench/shared.h"
 
 /* Others give host 0, which can tell who is missing, so much longer to do so. */
 #define GRACE_S 15
-
-/* How long a host that failed waits for one that knows more. */
-#define SETTLE_S 5
 
 void meeting_name(const struct options *options, uint32_t host, char *name, size_t size)
 {
@@ -29,29 +25,33 @@ void meeting_name(const struct options *options, uint32_t host, char *name, size
     snprintf(name, size, "host %" PRIu32 " (%s)", host, text);
 }
 
-/* Links count from here to the number of hosts, but one each on the others. */
-static uint32_t first_link(const struct meeting *meeting)
+uint32_t meeting_first_link(const struct meeting *meeting)
 {
     return meeting->host == 0 ? 1 : 0;
 }
 
-static uint32_t end_link(const struct meeting *meeting)
+uint32_t meeting_end_link(const struct meeting *meeting)
 {
     return meeting->host == 0 ? meeting->num_hosts : 1;
 }
 
-nfds_t meeting_list(const struct meeting *meeting, struct pollfd *fds)
+nfds_t meeting_list_links(const struct meeting *meeting, struct pollfd *fds)
 {
     nfds_t count = 0;
 
+    for (uint32_t i = meeting_first_link(meeting); i < meeting_end_link(meeting); i++) {
+        fds[count++] = (struct pollfd){.fd = meeting->links[i].fd, .events = POLLIN};
+    }
+    return meeting->left ? 0 : count;
+}
+
+nfds_t meeting_list(const struct meeting *meeting, struct pollfd *fds)
+{
     if (meeting->left) {
         return 0;
     }
-    fds[count++] = (struct pollfd){.fd = meeting->fd, .events = POLLIN};
-    for (uint32_t i = first_link(meeting); i < end_link(meeting); i++) {
-        fds[count++] = (struct pollfd){.fd = meeting->links[i].fd, .events = POLLIN};
-    }
-    return count;
+    fds[0] = (struct pollfd){.fd = meeting->fd, .events = POLLIN};
+    return 1 + meeting_list_links(meeting, fds + 1);
 }
 
 static double patience(const struct meeting *meeting)
@@ -88,6 +88,19 @@ static int lost(
 
     snprintf(text, sizeof(text), "was lost: %.600s", why->text);
     return blame(meeting, host, NEAR_GONE, text, failure);
+}
+
+/* Nothing can be sent to a host. Why it has ended it may have said before. */
+static int lost_sending(
+    struct meeting *meeting, uint32_t host, const struct bench_error *why, struct failure *failure)
+{
+    struct failure said = {.nearness = NEAR_NOTHING};
+
+    if (meeting_read_link(meeting, host, &said) != 0) {
+        *failure = said;
+        return -1;
+    }
+    return lost(meeting, host, why, failure);
 }
 
 /* Bytes of one host: they join those that are here. */
@@ -139,7 +152,7 @@ static int answer_all(struct meeting *meeting, struct failure *failure)
     for (uint32_t host = 1; host < meeting->num_hosts; host++) {
         if (link_send(&meeting->links[host], LINK_MEET, meeting->joined, meeting->size, &error) !=
             0) {
-            return lost(meeting, host, &error, failure);
+            return lost_sending(meeting, host, &error, failure);
         }
     }
     return answer_rank(meeting, meeting->joined, meeting->size, failure);
@@ -158,7 +171,7 @@ static int leave(struct meeting *meeting, struct failure *failure)
     }
     for (uint32_t host = 1; host < meeting->num_hosts; host++) {
         if (link_send(&meeting->links[host], LINK_LEAVE, &leave, sizeof(leave), &error) != 0) {
-            return lost(meeting, host, &error, failure);
+            return lost_sending(meeting, host, &error, failure);
         }
     }
     meeting->left = true;
@@ -243,8 +256,27 @@ static int take_from_host_0(
     }
 }
 
-/* All messages that a link has now. */
-static int read_link(struct meeting *meeting, uint32_t index, struct failure *failure)
+/* A message on any host. -1: the run has failed. */
+static int take(struct meeting *meeting, uint32_t index, struct failure *failure)
+{
+    const struct link_message *message = &meeting->links[index].message;
+    struct bench_error error;
+
+    switch (message->type) {
+    case LINK_ASK:
+        /* Who asks has failed, and may be gone by now; what it says of that comes by itself. */
+        (void)link_send(&meeting->links[index], LINK_HERE, NULL, 0, &error);
+        return 0;
+    case LINK_HERE:
+        meeting->answered[index] = true;
+        return 0;
+    default:
+        return meeting->host == 0 ? take_at_host_0(meeting, index, message, failure)
+                                  : take_from_host_0(meeting, message, failure);
+    }
+}
+
+int meeting_read_link(struct meeting *meeting, uint32_t index, struct failure *failure)
 {
     struct link *link = &meeting->links[index];
     uint64_t most = meeting->host == 0 ? meeting->report_size : MEETING_MAX_JOINED;
@@ -253,8 +285,7 @@ static int read_link(struct meeting *meeting, uint32_t index, struct failure *fa
 
     while ((result = link_read(
                 link, most > MEETING_MAX_JOINED ? most : MEETING_MAX_JOINED, &error)) > 0) {
-        int taken = meeting->host == 0 ? take_at_host_0(meeting, index, &link->message, failure)
-                                       : take_from_host_0(meeting, &link->message, failure);
+        int taken = take(meeting, index, failure);
         if (taken != 0 || meeting->left) {
             return taken;
         }
@@ -279,7 +310,7 @@ static int read_rank(struct meeting *meeting, struct failure *failure)
     }
     meeting->since = shared_now();
     if (link_send(&meeting->links[0], LINK_MEET, packet + 1, (uint64_t)got - 1, &error) != 0) {
-        return lost(meeting, 0, &error, failure);
+        return lost_sending(meeting, 0, &error, failure);
     }
     return 0;
 }
@@ -307,8 +338,8 @@ int meeting_handle(struct meeting *meeting, struct failure *failure)
     if (meeting->left) {
         return 0;
     }
-    for (uint32_t i = first_link(meeting); i < end_link(meeting); i++) {
-        if (read_link(meeting, i, failure) != 0) {
+    for (uint32_t i = meeting_first_link(meeting); i < meeting_end_link(meeting); i++) {
+        if (meeting_read_link(meeting, i, failure) != 0) {
             return -1;
         }
         if (meeting->left) {
@@ -332,80 +363,9 @@ int meeting_report(
         return leave(meeting, failure);
     }
     if (link_send(&meeting->links[0], LINK_REPORT, report, size, &error) != 0) {
-        return lost(meeting, 0, &error, failure);
+        return lost_sending(meeting, 0, &error, failure);
     }
     return 0;
-}
-
-static void tell(struct meeting *meeting, const struct failure *failure)
-{
-    struct link_failed failed = {.nearness = failure->nearness};
-    struct bench_error error;
-    char name[80] = "";
-
-    if (meeting->host == 0 && !failure->foreign) {
-        meeting_name(meeting->options, 0, name, sizeof(name));
-    }
-    snprintf(failed.text, sizeof(failed.text), "%s%s%.640s", name, name[0] != '\0' ? ": " : "",
-        failure->error.text);
-    for (uint32_t i = first_link(meeting); i < end_link(meeting); i++) {
-        if (meeting->links[i].fd >= 0) {
-            /* One that is gone needs no telling. */
-            (void)link_send(&meeting->links[i], LINK_FAILED, &failed, sizeof(failed), &error);
-        }
-    }
-}
-
-/* The links that are open; their number. */
-static nfds_t list_links(const struct meeting *meeting, struct pollfd *fds, uint32_t *indices)
-{
-    nfds_t count = 0;
-
-    for (uint32_t i = first_link(meeting); i < end_link(meeting); i++) {
-        if (meeting->links[i].fd >= 0) {
-            indices[count] = i;
-            fds[count++] = (struct pollfd){.fd = meeting->links[i].fd, .events = POLLIN};
-        }
-    }
-    return count;
-}
-
-/* What the others say meanwhile, until a failure is near enough, all have, or time is up. */
-static void hear(struct meeting *meeting, struct failure *failure)
-{
-    double deadline = shared_now() + SETTLE_S;
-    struct pollfd fds[NETWORK_MAX_HOSTS];
-    uint32_t indices[NETWORK_MAX_HOSTS];
-    nfds_t count;
-
-    while (failure->nearness < NEAR_GONE && shared_now() < deadline &&
-           (count = list_links(meeting, fds, indices)) > 0) {
-        poll(fds, count, (int)((deadline - shared_now()) * 1000) + 1);
-        for (nfds_t i = 0; i < count; i++) {
-            struct failure other = {.nearness = NEAR_NOTHING};
-            if (fds[i].revents == 0 || read_link(meeting, indices[i], &other) == 0) {
-                continue;
-            }
-            link_close(&meeting->links[indices[i]]); /* it has said all */
-            if (other.nearness > failure->nearness) {
-                *failure = other;
-            }
-        }
-    }
-}
-
-void meeting_fail(struct meeting *meeting, struct failure *failure)
-{
-    if (meeting == NULL || meeting->left || failure->final) {
-        return;
-    }
-    if (meeting->host == 0) {
-        hear(meeting, failure);
-        tell(meeting, failure);
-    } else {
-        tell(meeting, failure);
-        hear(meeting, failure);
-    }
 }
 
 int meeting_meet(int ranks_fd, void *bytes, size_t size)

@@ -46,8 +46,9 @@ struct meeting {
     bool arrived[NETWORK_MAX_HOSTS]; /* who has come to this meeting; host 0 alone knows */
     uint64_t report_size;            /* the most that a report may have */
     bool reported[NETWORK_MAX_HOSTS];
-    bool left;           /* all reports are there: the hosts part */
-    uint32_t mismatches; /* what host 0 says then */
+    bool answered[NETWORK_MAX_HOSTS]; /* by link: it is there, as this host has failed and asked */
+    bool left;                        /* all reports are there: the hosts part */
+    uint32_t mismatches;              /* what host 0 says then */
     /* On host 0: a report has come. -1 with the reason: it is none. */
     int (*on_report)(
         void *context, uint32_t host, const struct link_message *report, struct bench_error *error);
@@ -78,6 +79,7 @@ void meeting_name(const struct options *options, uint32_t host, char *name, size
 
 /* Lists what is to be polled, MEETING_MAX_FDS at most; and how long, -1: for ever. */
 nfds_t meeting_list(const struct meeting *meeting, struct pollfd *fds);
+nfds_t meeting_list_links(const struct meeting *meeting, struct pollfd *fds); /* to other hosts */
 int meeting_timeout(const struct meeting *meeting);
 
 /* Takes what has come, after each poll. -1: the run has failed. */
@@ -92,7 +94,8 @@ int meeting_report(
 
 /*
  * This host has failed: tells the others, and waits a moment for whoever is nearer to the cause,
- * whose text the failure has then.
+ * whose text the failure has then. It names the hosts of which nothing is heard meanwhile, too:
+ * ranks and daemons that wait for a host in vain do not know which of the list it is.
  */
 void meeting_fail(struct meeting *meeting, struct failure *failure);
 

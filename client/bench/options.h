@@ -76,6 +76,10 @@ int options_take_hosts(const char *text, struct options *options);
 /* Whether each host has an interface of its own, on which its bytes can be counted. */
 bool options_counts(const struct options *options);
 
+/* How long a collective may wait for ranks: between machines as long as these wait for one
+ * another, else F8_DEFAULT_DEADLINE. */
+int64_t options_deadline_ms(const struct options *options);
+
 /* The path of a host's daemon in --socket. 0, or -1: it has no such part, or it is too long. */
 int options_socket_of(const struct options *options, uint32_t host, char *path, size_t size);
 

@@ -51,6 +51,11 @@ int options_take_hosts(const char *text, struct options *options)
     return 0;
 }
 
+int64_t options_deadline_ms(const struct options *options)
+{
+    return options->addresses.count > 0 ? options->deadline_s * INT64_C(1000) : F8_DEFAULT_DEADLINE;
+}
+
 int options_socket_of(const struct options *options, uint32_t host, char *path, size_t size)
 {
     const char *at = options->socket;

@@ -91,7 +91,8 @@ static int precompute(struct rank *rank, uint32_t step)
 {
     double begin = shared_now();
     f8_ticket ticket = 0;
-    int status = f8_precompute(rank->amax_group, F8_DEFAULT_DEADLINE, rank->stream, &ticket);
+    int status = f8_precompute(
+        rank->amax_group, options_deadline_ms(rank->run->options), rank->stream, &ticket);
 
     status = await(rank, status, ticket);
     timed(rank, step, TIME_PRECOMPUTE, begin);
@@ -102,7 +103,7 @@ static int sync_scales(struct rank *rank, uint32_t step)
 {
     double begin = shared_now();
     f8_ticket ticket = 0;
-    int status = f8_sync(rank->amax_group, F8_DEFAULT_DEADLINE, &ticket);
+    int status = f8_sync(rank->amax_group, options_deadline_ms(rank->run->options), &ticket);
 
     status = await(rank, status, ticket);
     timed(rank, step, TIME_SYNC, begin);
@@ -123,7 +124,8 @@ static int ask(struct rank *rank, uint32_t step, uint32_t bucket)
         status = f8_pre_gather(rank->group, bucket, rank->stream);
     }
     if (status == F8_OK) {
-        status = f8_gather(rank->group, bucket, F8_DEFAULT_DEADLINE, rank->stream);
+        status =
+            f8_gather(rank->group, bucket, options_deadline_ms(rank->run->options), rank->stream);
     }
     timed(rank, step, TIME_SEND, begin);
     return status == F8_OK

@@ -327,14 +327,16 @@ static int register_all(struct rank *rank)
 
 static int seal(struct rank *rank)
 {
-    struct f8_seal_options options = {.slots = rank->run->options->slots};
+    struct f8_seal_options options = {
+        .slots = rank->run->options->slots, .deadline_ms = options_deadline_ms(rank->run->options)};
     int status = f8_seal(rank->group, &options);
 
     if (status != F8_OK) {
         return rank_fail(rank, status, "seal group", rank->group_name);
     }
     if (rank->amax_group != rank->group) {
-        status = f8_seal(rank->amax_group, NULL);
+        options.slots = 0;
+        status = f8_seal(rank->amax_group, &options);
     }
     return status == F8_OK ? 0 : rank_fail(rank, status, "seal", "group mesh");
 }

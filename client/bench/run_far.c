@@ -80,6 +80,23 @@ int run_far_handle(struct runner *runner)
     return fail(runner, &failure);
 }
 
+nfds_t run_far_list_links(const struct runner *runner, struct pollfd *fds)
+{
+    return runner->meeting != NULL ? meeting_list_links(runner->meeting, fds) : 0;
+}
+
+bool run_far_knows(struct runner *runner)
+{
+    struct failure failure = {.nearness = NEAR_NOTHING};
+
+    if (runner->meeting == NULL || meeting_handle(runner->meeting, &failure) == 0 ||
+        failure.nearness < NEAR_GONE) {
+        return false;
+    }
+    (void)fail(runner, &failure);
+    return true;
+}
+
 int run_far_report(struct runner *runner)
 {
     const struct options *options = runner->options;

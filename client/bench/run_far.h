@@ -15,6 +15,12 @@ int run_far_open(struct runner *runner);
 /* In the parent after each poll. */
 int run_far_handle(struct runner *runner);
 
+/* What is to be polled of other machines while it is found out what failed here; their number. */
+nfds_t run_far_list_links(const struct runner *runner, struct pollfd *fds);
+
+/* Then: whether another machine knows of a process or host that ended, which is the failure. */
+bool run_far_knows(struct runner *runner);
+
 /* The ranks of this machine are through, and its daemon was probed. */
 int run_far_report(struct runner *runner);
 

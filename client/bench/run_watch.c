@@ -110,11 +110,13 @@ static struct failed find_cause(const struct runner *runner)
     return cause;
 }
 
-/* Waits until one more process of the run ends; false: none does until then, or none is left. */
+/* Waits until one more process of the run ends, or another machine says something; false: neither
+ * happens until then, or no process is left. */
 static bool await_another_end(const struct runner *runner, double deadline)
 {
     int left_ms = (int)((deadline - shared_now()) * 1000);
-    struct pollfd *fds = calloc(runner->num_ranks + runner->num_daemons, sizeof(*fds));
+    struct pollfd *fds =
+        calloc(runner->num_ranks + runner->num_daemons + MEETING_MAX_FDS, sizeof(*fds));
     nfds_t count = 0;
     bool more = false;
 
@@ -127,6 +129,7 @@ static bool await_another_end(const struct runner *runner, double deadline)
         }
     }
     if (count > 0 && left_ms > 0) {
+        count += run_far_list_links(runner, &fds[count]);
         more = poll(fds, count, left_ms) > 0;
     }
     free(fds);
@@ -147,7 +150,7 @@ static struct daemon *dead_daemon(const struct runner *runner)
 
 /*
  * Tells of what failed first. While all that can be seen is ranks that were told of another's
- * death, or lost the daemon, who died is about to be seen.
+ * death, or lost the daemon, who died is about to be seen, here or on another machine.
  */
 static int explain(struct runner *runner)
 {
@@ -156,6 +159,9 @@ static int explain(struct runner *runner)
 
     while (cause.nearness == NEAR_HEARD && dead_daemon(runner) == NULL &&
            await_another_end(runner, deadline)) {
+        if (run_far_knows(runner)) {
+            return -1;
+        }
         cause = find_cause(runner);
     }
     if (cause.nearness == NEAR_HEARD && dead_daemon(runner) != NULL) {

@@ -85,14 +85,15 @@ static int print_evicted(struct ctl *ctl, const F8__EvictReply *reply)
 {
     if (ctl->json) {
         return json_print(ctl, "evict",
-            json_pack("{s:s, s:I, s:I, s:I, s:I}", "job", ctl->arguments[0], "uid",
+            json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "job", ctl->arguments[0], "uid",
                 (json_int_t)ctl->uid, "states", (json_int_t)reply->states, "bytes",
-                (json_int_t)reply->bytes, "engines", (json_int_t)reply->engines));
+                (json_int_t)reply->bytes, "engines", (json_int_t)reply->engines, "communicators",
+                (json_int_t)reply->communicators));
     }
     printf("evicted job %s of uid %" PRIu32 ": %" PRIu32 " scaling state%s of %" PRIu64
-           " bytes, %" PRIu32 " connected engine%s\n",
+           " bytes, %" PRIu32 " connected engine%s, %" PRIu32 " warm communicator%s\n",
         ctl->arguments[0], ctl->uid, reply->states, plural(reply->states), reply->bytes,
-        reply->engines, plural(reply->engines));
+        reply->engines, plural(reply->engines), reply->communicators, plural(reply->communicators));
     return CTL_OK;
 }
 

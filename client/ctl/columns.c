@@ -13,6 +13,15 @@
 #include "client/ctl/columns_private.h"
 #include "client/ctl/columns_snapshots.h"
 
+/* A duration that not every row has. */
+static void duration_or_none(char *cell, bool has, uint64_t milliseconds)
+{
+    strcpy(cell, "-");
+    if (has) {
+        table_duration(cell, milliseconds);
+    }
+}
+
 /* ---- status ---- */
 CELL(status_version, F8__StatusInfo, "%s", r->version)
 CELL(status_pid, F8__StatusInfo, "%" PRIu64, (uint64_t)r->pid)
@@ -28,6 +37,7 @@ CELL(status_weights, F8__StatusInfo, "%" PRIu64, (uint64_t)r->weights)
 CELL_BY(status_regions, F8__StatusInfo, table_bytes, r->region_bytes)
 CELL_BY(status_arenas, F8__StatusInfo, table_bytes, r->arena_bytes)
 CELL_BY(status_limit, F8__StatusInfo, table_bytes, r->memory_limit)
+CELL(status_metrics, F8__StatusInfo, "%s", r->metrics[0] != '\0' ? r->metrics : "-")
 CELL(status_gathers, F8__StatusInfo, "%" PRIu64, (uint64_t)r->gathers)
 CELL(status_failed, F8__StatusInfo, "%" PRIu64, (uint64_t)r->failed_rounds)
 ALARM(status_has_failed, F8__StatusInfo, r->failed_rounds > 0)
@@ -38,10 +48,10 @@ static const struct table_column status_list[] = {LEFT("version", status_version
     LEFT("kept helpers", status_kept), LEFT("kernels", status_kernels),
     LEFT("threads", status_threads), LEFT("connections", status_connections),
     LEFT("jobs", status_jobs), LEFT("groups", status_groups), LEFT("weights", status_weights),
-    LEFT("regions", status_regions),
+    LEFT("regions", status_regions), LEFT_ALARMING("states", status_states, status_states_alarm),
     LEFT_ALARMING("snapshots", status_snapshots, status_snapshots_alarm),
     LEFT("arenas", status_arenas), LEFT("limit a user", status_limit),
-    LEFT("gathers", status_gathers),
+    LEFT("metrics", status_metrics), LEFT("gathers", status_gathers),
     LEFT_ALARMING("failed rounds", status_failed, status_has_failed)};
 COLUMNS(columns_status, status_list);
 
@@ -60,15 +70,6 @@ bool columns_job_is_there(const void *row)
 }
 
 COUNT(job_states, F8__JobInfo, states)
-
-/* A duration that not every job has. */
-static void duration_or_none(char *cell, bool has, uint64_t milliseconds)
-{
-    strcpy(cell, "-");
-    if (has) {
-        table_duration(cell, milliseconds);
-    }
-}
 CELL_BY(job_age, F8__JobInfo, duration_or_none, columns_job_is_there(r), r->age_ms)
 NUMBER(job_age, F8__JobInfo, columns_job_is_there(r), r->age_ms)
 CELL_BY(job_left, F8__JobInfo, duration_or_none, r->left_ms > 0, r->left_ms)
@@ -107,13 +108,15 @@ static void group_slots(const void *row, char *cell)
 NUMBER(group_slots, F8__GroupInfo, true, r->slots)
 
 static const struct table_column group_list[] = {LEFT("JOB", group_job), LEFT("GROUP", group_name),
-    RIGHT("GENERATION", group_generation), LEFT_ALARMING("STATE", group_state, group_is_broken),
-    RIGHT("RANKS", group_world), RIGHT("WEIGHTS", group_weights), RIGHT("BUCKETS", group_buckets),
-    RIGHT("PLACES", group_slots), RIGHT("ARENA", group_arena), RIGHT("FLOAT8", group_float8),
-    RIGHT("GATHERS", group_gathers), LEFT("DEVICES", group_devices),
-    LEFT("EXCHANGE", group_exchange), LEFT("WARM", group_warm), LEFT("HOSTS", group_hosts),
-    LEFT("ENGINE", group_engine), LEFT("PIDS BY RANK", group_pids), LEFT("CAUSE", group_cause),
-    LEFT("WAITS FOR", group_waits)};
+    SPARE_RIGHT(10, "GENERATION", group_generation),
+    LEFT_ALARMING("STATE", group_state, group_is_broken), RIGHT("RANKS", group_world),
+    SPARE_RIGHT(6, "WEIGHTS", group_weights), SPARE_RIGHT(7, "BUCKETS", group_buckets),
+    SPARE_RIGHT(8, "PLACES", group_slots), SPARE_RIGHT(5, "ARENA", group_arena),
+    SPARE_RIGHT(9, "FLOAT8", group_float8), RIGHT("GATHERS", group_gathers),
+    SPARE_LEFT(4, "DEVICES", group_devices), SPARE_LEFT(12, "EXCHANGE", group_exchange),
+    SPARE_LEFT(13, "WARM", group_warm), SPARE_LEFT(3, "HOSTS", group_hosts),
+    SPARE_LEFT(11, "ENGINE", group_engine), SPARE_LEFT(2, "PIDS BY RANK", group_pids),
+    LEFT("CAUSE", group_cause), LEFT("WAITS FOR", group_waits)};
 COLUMNS(columns_groups, group_list);
 
 /* ---- rounds ---- */

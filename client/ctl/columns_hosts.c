@@ -75,14 +75,18 @@ void group_hosts(const void *row, char *cell)
     }
 }
 
-/* "gloo (pid 4711) on eth0, sent 1.5 GiB, received 1.5 GiB" */
+/* "gloo (pid 4711) on eth0, sent 1.5 GiB, received 1.5 GiB"; "nccl on eth0" tells no bytes. */
 void group_engine(const void *row, char *cell)
 {
     const F8__GroupInfo *group = row;
     char sent[TABLE_MAX_CELL], received[TABLE_MAX_CELL], pid[24] = "";
 
     strcpy(cell, "-");
-    if (group->hosts == 0) {
+    if (group->hosts == 0 || group->engine[0] == '\0') {
+        return;
+    }
+    if (group->engine_untold) {
+        snprintf(cell, TABLE_MAX_CELL, "%s on %.40s", group->engine, group->interface);
         return;
     }
     if (group->engine_pid > 0) {

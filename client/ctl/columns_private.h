@@ -54,23 +54,21 @@
         return condition;                                                                          \
     }
 
-/* Columns of words, of numbers, and of numbers with an alarm. */
-#define LEFT(title, text)                                                                          \
+/* Columns of words, of numbers, and of either with an alarm. */
+#define COLUMN(title, right, text, number, alarm, spare)                                           \
     {                                                                                              \
-        title, false, text, NULL, NULL                                                             \
+        title, right, text, number, alarm, spare                                                   \
     }
-#define RIGHT(title, text)                                                                         \
-    {                                                                                              \
-        title, true, text, text##_number, NULL                                                     \
-    }
-#define ALARMING(title, text, alarm)                                                               \
-    {                                                                                              \
-        title, true, text, text##_number, alarm                                                    \
-    }
-#define LEFT_ALARMING(title, text, alarm)                                                          \
-    {                                                                                              \
-        title, false, text, NULL, alarm                                                            \
-    }
+#define LEFT(title, text)                 COLUMN(title, false, text, NULL, NULL, 0)
+#define RIGHT(title, text)                COLUMN(title, true, text, text##_number, NULL, 0)
+#define ALARMING(title, text, alarm)      COLUMN(title, true, text, text##_number, alarm, 0)
+#define LEFT_ALARMING(title, text, alarm) COLUMN(title, false, text, NULL, alarm, 0)
+
+/* The same that a narrow terminal can do without, the higher `spare` the sooner. */
+#define SPARE_LEFT(spare, title, text)  COLUMN(title, false, text, NULL, NULL, spare)
+#define SPARE_RIGHT(spare, title, text) COLUMN(title, true, text, text##_number, NULL, spare)
+#define SPARE_ALARMING(spare, title, text, alarm)                                                  \
+    COLUMN(title, true, text, text##_number, alarm, spare)
 
 #define COLUMNS(name, list) const struct columns name = {list, sizeof(list) / sizeof((list)[0])}
 

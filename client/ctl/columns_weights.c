@@ -156,22 +156,23 @@ COLUMNS(columns_weights, weight_list);
 
 /* What scales did, and how old they are. */
 #define HEALTH                                                                                     \
-    ALARMING("STALE", weight_stale, weight_is_stale),                                              \
-        ALARMING("SATURATED", weight_saturated, weight_saturates),                                 \
-        ALARMING("NAN", weight_nan, weight_has_nan), RIGHT("SINCE SYNC", weight_since_sync),       \
-        ALARMING("KEPT", weight_kept, weight_is_kept)
+    SPARE_ALARMING(3, "STALE", weight_stale, weight_is_stale),                                     \
+        SPARE_ALARMING(1, "SATURATED", weight_saturated, weight_saturates),                        \
+        SPARE_ALARMING(2, "NAN", weight_nan, weight_has_nan),                                      \
+        SPARE_RIGHT(6, "SINCE SYNC", weight_since_sync),                                           \
+        SPARE_ALARMING(5, "KEPT", weight_kept, weight_is_kept)
 
 static const struct table_column scale_list[] = {LEFT("JOB", weight_job), LEFT("NAME", weight_name),
-    RIGHT("SCALE", weight_scale), LEFT("BITS", weight_bits), RIGHT("AMAX", weight_amax),
-    RIGHT("VERSION", weight_version), RIGHT("SCALED AT", weight_scale_version),
-    RIGHT("AGE", weight_age), HEALTH};
+    RIGHT("SCALE", weight_scale), SPARE_LEFT(7, "BITS", weight_bits), RIGHT("AMAX", weight_amax),
+    SPARE_RIGHT(8, "VERSION", weight_version), SPARE_RIGHT(9, "SCALED AT", weight_scale_version),
+    SPARE_RIGHT(4, "AGE", weight_age), HEALTH};
 COLUMNS(columns_scales, scale_list);
 
 static const struct table_column amax_list[] = {LEFT("JOB", weight_job),
-    LEFT("GROUP", weight_group), LEFT("NAME", weight_name),
+    SPARE_LEFT(8, "GROUP", weight_group), LEFT("NAME", weight_name),
     ALARMING("AMAX", weight_amax, weight_amax_is_special), RIGHT("SCALE", weight_scale),
-    LEFT_ALARMING("WINDOW", weight_window, weight_window_is_special), RIGHT("SYNCS", weight_syncs),
-    HEALTH};
+    LEFT_ALARMING("WINDOW", weight_window, weight_window_is_special),
+    SPARE_RIGHT(7, "SYNCS", weight_syncs), HEALTH};
 COLUMNS(columns_amax, amax_list);
 
 static const struct table_column show_list[] = {LEFT("name", weight_name), LEFT("job", weight_job),

@@ -75,7 +75,8 @@ enum ctl_takes {
     CTL_TAKES_INTERVAL = 1 << 19,
     CTL_TAKES_JOB = 1 << 20, /* it and the next: filters */
     CTL_TAKES_NAME = 1 << 21,
-    CTL_ALONE = 1 << 30, /* it connects by itself, if at all */
+    CTL_AWAITS_DISK = 1 << 29, /* its answer takes as long as a disk, which may hang */
+    CTL_ALONE = 1 << 30,       /* it connects by itself, if at all */
 };
 
 /* Of what jobs have: both filters. */
@@ -111,10 +112,11 @@ enum ctl_takes {
         "hosts of groups that span several, and their heartbeats")                                 \
     X(export, "JOB GROUP FILE", NULL, CTL_TAKES_FORCE | CTL_TAKES_UID | CTL_TAKES_FORMAT,          \
         "write the scaling state of a group, as of its last sync")                                 \
-    X(import, "JOB GROUP FILE", NULL, CTL_TAKES_UID | CTL_TAKES_YES,                               \
+    X(import, "JOB GROUP FILE", NULL, CTL_TAKES_UID | CTL_TAKES_YES | CTL_AWAITS_DISK,             \
         "store such a state, of either form, for a group that will continue it")                   \
-    X(snapshot, NULL, NULL, 0, "save all scaling states that have changed, now, on the disk")      \
-    X(evict, "JOB", NULL, CTL_TAKES_UID | CTL_TAKES_YES,                                           \
+    X(snapshot, NULL, NULL, CTL_AWAITS_DISK,                                                       \
+        "save all scaling states that have changed, now, on the disk")                             \
+    X(evict, "JOB", NULL, CTL_TAKES_UID | CTL_TAKES_YES | CTL_AWAITS_DISK,                         \
         "drop what is kept of a job that has no clients any more")                                 \
     X(drain, NULL, NULL, CTL_TAKES_YES | CTL_TAKES_WAIT | CTL_TAKES_CANCEL,                        \
         "end the daemon as SIGTERM does: nobody joins, what is under way ends first")              \

@@ -226,6 +226,19 @@ static bool check_own(
     return true;
 }
 
+/* Files of a newer form, which wait for a daemon that reads it. */
+static void tell_newer(struct doctor *doctor, const struct check *check, const char *directory,
+    char *const *names, uint32_t count)
+{
+    if (count == 0) {
+        return;
+    }
+    doctor_remedy(
+        doctor_add(doctor, check, DOCTOR_WARNING, "%u in %s of a newer form not used: %s%s",
+            (unsigned)count, directory, names != NULL ? names[0] : "", count > 1 ? ", ..." : ""),
+        "install the f8gatherd that wrote it, or a newer one, and restart it");
+}
+
 static bool check_states(struct doctor *doctor, const struct check *check)
 {
     const struct host *host = doctor->own;
@@ -233,6 +246,9 @@ static bool check_states(struct doctor *doctor, const struct check *check)
 
     snprintf(path, sizeof(path), "%s.state", host->socket);
     check_own(doctor, check, path, "live scaling states");
+    if (host->status != NULL) {
+        tell_newer(doctor, check, path, host->status->states_newer, host->status->num_states_newer);
+    }
     return true;
 }
 
@@ -243,7 +259,22 @@ static bool check_snapshots(struct doctor *doctor, const struct check *check)
            check_own(doctor, check, STATE_DIRECTORY, "what outlives a reboot");
 }
 
-/* What the daemon's last pass met, wherever it keeps them. */
+/* Told of until the daemon starts without them. */
+static void tell_damaged(
+    struct doctor *doctor, const struct check *check, const F8__StatusInfo *status)
+{
+    const char *directory = status->state_directory;
+    unsigned count = (unsigned)status->num_snapshots_damaged;
+
+    doctor_remedy(doctor_add(doctor, check, DOCTOR_WARNING,
+                      "%u damaged in %s: %s%s; %u groups have one that is sound", count, directory,
+                      status->n_snapshots_damaged > 0 ? status->snapshots_damaged[0] : "",
+                      count > 1 ? ", ..." : "", (unsigned)status->snapshots),
+        "once the log has told why: rm %s/*.damaged, and restart f8gatherd when it suits",
+        directory);
+}
+
+/* What the daemon's start and its last pass met, wherever it keeps them. */
 static bool check_saved(struct doctor *doctor, const struct check *check)
 {
     const F8__StatusInfo *status = ((const struct host *)doctor->own)->status;
@@ -254,10 +285,14 @@ static bool check_saved(struct doctor *doctor, const struct check *check)
     if (status->snapshot_reason[0] != '\0') {
         doctor_add(
             doctor, check, DOCTOR_FAILED, "the last try failed: %s", status->snapshot_reason);
-    } else {
+    } else if (status->num_snapshots_damaged > 0) {
+        tell_damaged(doctor, check, status);
+    } else if (status->num_snapshots_newer == 0) {
         doctor_add(doctor, check, DOCTOR_OK, "%u groups in %s", (unsigned)status->snapshots,
             status->state_directory);
     }
+    tell_newer(doctor, check, status->state_directory, status->snapshots_newer,
+        status->num_snapshots_newer);
     return true;
 }
 

@@ -25,6 +25,9 @@
 #define LEAST_FILES 64
 
 #define FEW_MEMORY ((uint64_t)256 << 20)
+/* What a control group of version 1 has for none: the largest number of whole pages. */
+#define NO_LIMIT_V1 ((uint64_t)INT64_MAX - 0xffff)
+
 #define FEW_SHARED ((uint64_t)1 << 30)
 
 /* ---- limits of a process ---- */
@@ -206,24 +209,67 @@ static uint64_t group_number(const char *group, const char *name)
                : UNLIMITED;
 }
 
-/* The control group of the process in the unified hierarchy: false if it is in none. */
-static bool group_of(const struct host *host, char group[PATH_MAX])
+/* Which hierarchy counts the memory of a process. */
+enum hierarchy {
+    HIERARCHY_NONE, /* the kernel tells none */
+    HIERARCHY_V1,   /* a controller of its own: also where version 2 is there without it */
+    HIERARCHY_V2,
+};
+
+/* Whether a line of /proc/PID/cgroup, "4:cpu,memory:/path", is of version 1's memory. */
+static bool counts_memory(const char *line)
+{
+    const char *names = strchr(line, ':'), *end = names != NULL ? strchr(names + 1, ':') : NULL;
+
+    for (const char *name = names; name != NULL && name < end; name = strpbrk(name + 1, ",:")) {
+        if (strncmp(name + 1, "memory", 6) == 0 && (name[7] == ',' || name[7] == ':')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The control group of the process that counts its memory. */
+static enum hierarchy group_of(const struct host *host, char group[PATH_MAX])
 {
     char path[32], line[PATH_MAX];
-    bool found = false;
+    enum hierarchy found = HIERARCHY_NONE;
     FILE *file;
 
     snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)subject(host));
     file = fopen(path, "re");
-    while (file != NULL && !found && fgets(line, sizeof(line), file) != NULL) {
-        found = strncmp(line, "0::", 3) == 0;
+    while (file != NULL && found != HIERARCHY_V1 && fgets(line, sizeof(line), file) != NULL) {
+        bool is_v1 = counts_memory(line);
+        if (!is_v1 && strncmp(line, "0::", 3) != 0) {
+            continue;
+        }
+        found = is_v1 ? HIERARCHY_V1 : HIERARCHY_V2;
+        line[strcspn(line, "\n")] = '\0';
+        snprintf(group, PATH_MAX, "%s", strchr(strchr(line, ':') + 1, ':') + 1);
     }
     if (file != NULL) {
         fclose(file);
     }
-    if (found) {
-        line[strcspn(line, "\n")] = '\0';
-        snprintf(group, PATH_MAX, "%s", line + 3);
+    return found;
+}
+
+/* Of a group of version 1 and those that it is in; false: it cannot be seen from here. */
+static bool limit_of_v1(const char *group, uint64_t *ret_limit)
+{
+    char path[PATH_MAX + 64], line[128];
+    bool found = false;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/sys/fs/cgroup/memory%s/memory.stat", group);
+    file = fopen(path, "re");
+    while (file != NULL && !found && fgets(line, sizeof(line), file) != NULL) {
+        found = sscanf(line, "hierarchical_memory_limit %" SCNu64, ret_limit) == 1;
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    if (found && *ret_limit >= NO_LIMIT_V1) {
+        *ret_limit = UNLIMITED;
     }
     return found;
 }
@@ -247,22 +293,44 @@ static uint64_t least_limit(char group[PATH_MAX], char ret_group[PATH_MAX])
     }
 }
 
+/* Where there is no limit, or none that can be seen from here. */
+static bool add_no_limit(struct doctor *doctor, const struct check *check, enum hierarchy hierarchy,
+    bool seen, const char *group)
+{
+    const char *who = subject_text(doctor->own);
+
+    if (hierarchy == HIERARCHY_NONE) {
+        doctor_add(doctor, check, DOCTOR_OK, "%s is in no control group that counts memory", who);
+    } else if (seen) {
+        doctor_add(doctor, check, DOCTOR_OK, "no control group of %s limits its memory", who);
+    } else {
+        doctor_add(doctor, check, DOCTOR_OK,
+            "the control group of %s is of version 1, and its limit cannot be seen from here: "
+            "/sys/fs/cgroup/memory%s/memory.stat is not there",
+            who, group);
+    }
+    return true;
+}
+
 /* Past it the kernel kills the daemon, where its own limit would have refused a client. */
 static bool check_group(struct doctor *doctor, const struct check *check)
 {
     const struct host *host = doctor->own;
     char group[PATH_MAX], limiting[PATH_MAX], most[TABLE_MAX_CELL], uid[TABLE_MAX_CELL] = "";
-    bool known = group_of(host, group);
-    uint64_t limit = known ? least_limit(group, limiting) : UNLIMITED;
+    enum hierarchy hierarchy = group_of(host, group);
+    uint64_t limit = UNLIMITED;
     uint64_t of_uid = host->status != NULL ? host->status->memory_limit : 0;
+    bool seen = hierarchy == HIERARCHY_V2;
     struct finding *finding;
 
+    if (hierarchy == HIERARCHY_V1) {
+        seen = limit_of_v1(group, &limit);
+        snprintf(limiting, sizeof(limiting), "%s", group);
+    } else if (hierarchy == HIERARCHY_V2) {
+        limit = least_limit(group, limiting);
+    }
     if (limit == UNLIMITED) {
-        doctor_add(doctor, check, DOCTOR_OK,
-            known ? "no control group of %s limits its memory"
-                  : "the control groups of %s are not of version 2: not looked at",
-            subject_text(host));
-        return true;
+        return add_no_limit(doctor, check, hierarchy, seen, group);
     }
     table_bytes(most, limit);
     table_bytes(uid, of_uid);

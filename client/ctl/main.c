@@ -12,6 +12,9 @@
 #include "client/ctl/options.h"
 #include "client/error.h"
 
+/* More than the daemon is patient with its disk: its answer is the better one. */
+#define DISK_TIMEOUT_MS 30000
+
 static int run(struct ctl *ctl, const struct command *command)
 {
     int result, status = command->takes & CTL_ALONE ? F8_OK : ctl_connect(ctl);
@@ -38,6 +41,9 @@ int main(int argc, char **argv)
 
     if (command == NULL) {
         return result;
+    }
+    if ((command->takes & CTL_AWAITS_DISK) && !ctl.timeout_given) {
+        ctl.timeout_ms = DISK_TIMEOUT_MS;
     }
     result = run(&ctl, command);
     if (fflush(stdout) != 0 && result == CTL_OK) {

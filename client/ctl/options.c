@@ -50,7 +50,7 @@
     X(INTERVAL, "interval", "SECONDS", CTL_TAKES_INTERVAL,                                         \
         "top: between two frames (default 1, least 0.1)")                                          \
     X(TIMEOUT, "timeout", "SECONDS", 0,                                                            \
-        "how long to wait for an answer (default 10; a peer's: 300)")                              \
+        "how long to wait for an answer, not an event (default 10; a disk's: 30, a peer's: 300)")  \
     X(JSON, "json", NULL, 0, "print one JSON object")                                              \
     X(HELP, "help", NULL, 0, "print this, or what there is to say of the command")                 \
     X(VERSION, "version", NULL, 0, "print the version of f8ctl")

@@ -135,23 +135,39 @@ static json_t *array_of_hosts(char *const *hosts, size_t count)
     return array;
 }
 
+static json_t *array_of_names(char *const *names, size_t count)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < count; i++) {
+        json_array_append_new(array, json_string(names[i]));
+    }
+    return array;
+}
+
+/* Files beside the socket that are not used, and for how long those are kept that nobody uses. */
+static json_t *json_of_states(const F8__StatusInfo *s)
+{
+    return json_pack("{s:I, s:o, s:i, s:o, s:i}", "keep_ms", INT(s->state_keep_ms), "damaged",
+        array_of_names(s->states_damaged, s->n_states_damaged), "num_damaged",
+        (int)s->num_states_damaged, "newer", array_of_names(s->states_newer, s->n_states_newer),
+        "num_newer", (int)s->num_states_newer);
+}
+
 /* The states' snapshots; null: none are kept. */
 static json_t *json_of_snapshots(const F8__StatusInfo *s)
 {
-    json_t *damaged = json_array();
-
     if (s->state_directory[0] == '\0') {
-        json_decref(damaged);
         return json_null();
     }
-    for (size_t i = 0; i < s->n_snapshots_damaged; i++) {
-        json_array_append_new(damaged, json_string(s->snapshots_damaged[i]));
-    }
-    return json_pack("{s:s, s:i, s:I, s:o, s:o, s:o, s:i, s:I}", "directory", s->state_directory,
-        "groups", (int)s->snapshots, "bytes", INT(s->snapshot_bytes), "age_ms",
+    return json_pack("{s:s, s:i, s:I, s:o, s:o, s:o, s:i, s:o, s:i, s:I}", "directory",
+        s->state_directory, "groups", (int)s->snapshots, "bytes", INT(s->snapshot_bytes), "age_ms",
         s->snapshot_done ? json_integer(INT(s->snapshot_age_ms)) : json_null(), "failure",
-        text_of(s->snapshot_reason), "damaged", damaged, "num_damaged",
-        (int)s->num_snapshots_damaged, "interval_ms", INT(s->snapshot_interval_ms));
+        text_of(s->snapshot_reason), "damaged",
+        array_of_names(s->snapshots_damaged, s->n_snapshots_damaged), "num_damaged",
+        (int)s->num_snapshots_damaged, "newer",
+        array_of_names(s->snapshots_newer, s->n_snapshots_newer), "num_newer",
+        (int)s->num_snapshots_newer, "interval_ms", INT(s->snapshot_interval_ms));
 }
 
 json_t *json_of_status(const void *row)
@@ -170,7 +186,9 @@ json_t *json_of_status(const void *row)
         add_cuda(object, s);
         add_place(object, s);
         add_kept(object, s);
+        json_object_set_new(object, "states", json_of_states(s));
         json_object_set_new(object, "snapshots", json_of_snapshots(s));
+        json_object_set_new(object, "metrics", text_of(s->metrics));
     }
     return object;
 }
@@ -204,16 +222,23 @@ static void add_devices(json_t *object, const F8__GroupInfo *g)
     json_object_set_new(object, "warm", json_boolean(g->warm));
 }
 
+/* What an engine moved; NCCL does not tell. */
+static json_t *moved_of(const F8__GroupInfo *g, uint64_t bytes)
+{
+    return g->engine_untold ? json_null() : json_integer(INT(bytes));
+}
+
 /* Of a group over several hosts; null for others. */
 static void add_engine(json_t *object, const F8__GroupInfo *g)
 {
     json_t *engine = json_null();
 
     if (g->hosts > 0) {
-        engine = json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:I}", "name", g->engine, "pid",
-            (int)g->engine_pid, "interface", g->interface, "bytes_sent", INT(g->bytes_sent),
-            "bytes_received", INT(g->bytes_received), "control_bytes_sent", INT(g->control_sent),
-            "control_bytes_received", INT(g->control_received));
+        engine = json_pack("{s:o, s:o, s:s, s:o, s:o, s:I, s:I}", "name", text_of(g->engine), "pid",
+            number_of(g->engine_pid), "interface", g->interface, "bytes_sent",
+            moved_of(g, g->bytes_sent), "bytes_received", moved_of(g, g->bytes_received),
+            "control_bytes_sent", INT(g->control_sent), "control_bytes_received",
+            INT(g->control_received));
     }
     json_object_set_new(object, "hosts", json_integer(g->hosts));
     json_object_set_new(object, "engine", engine);

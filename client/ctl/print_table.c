@@ -10,18 +10,8 @@
 #include <string.h>
 
 #include "client/ctl/colour.h"
+#include "client/ctl/table_fit.h"
 #include "proto/protocol.h"
-
-/* Characters of a UTF-8 text; a terminal is asked for no more than that. */
-static size_t length_of(const char *text)
-{
-    size_t length = 0;
-
-    for (; *text != '\0'; text++) {
-        length += ((unsigned char)*text & 0xc0) != 0x80;
-    }
-    return length;
-}
 
 /* A cell as it may go to a terminal: what the daemon says has names that others chose. */
 static void make_cell(const struct table_column *column, const void *row, char *cell)
@@ -31,59 +21,98 @@ static void make_cell(const struct table_column *column, const void *row, char *
     f8_proto_make_printable(cell);
 }
 
-static size_t width_of(const struct table_column *column, const void *const *rows, size_t num_rows)
+/* What the column has, over all rows. */
+static struct table_fit measure(
+    const struct table_column *column, const void *const *rows, size_t num_rows)
 {
-    size_t width = length_of(column->title);
+    struct table_fit fit = {.width = table_length(column->title)};
     char cell[TABLE_MAX_CELL];
 
     for (size_t i = 0; i < num_rows; i++) {
         make_cell(column, rows[i], cell);
-        if (length_of(cell) > width) {
-            width = length_of(cell);
-        }
+        size_t length = table_length(cell);
+        fit.width = length > fit.width ? length : fit.width;
+        fit.says = fit.says || (cell[0] != '\0' && strcmp(cell, "-") != 0);
+        fit.alarms = fit.alarms || (column->alarming != NULL && column->alarming(rows[i]));
     }
-    return width;
+    return fit;
 }
 
 /* The text in its width; nothing is padded behind the last one of a line. */
 static void print_cell(
     FILE *to, const char *text, size_t width, bool right, bool last, enum colour colour)
 {
-    size_t length = length_of(text);
+    size_t length = table_length(text);
     int padding = width > length ? (int)(width - length) : 0;
 
     fprintf(to, "%*s%s%s%s%*s%s", right ? padding : 0, "", colour_begin(stdout, colour), text,
-        colour_end(stdout, colour), right || last ? 0 : padding, "", last ? "\n" : "  ");
+        colour_end(stdout, colour), right || last ? 0 : padding, "",
+        last ? "\n" : "  "); /* TABLE_GAP */
+}
+
+/* One line: the titles, or the cells of a row. */
+static void print_line(FILE *to, const struct table_column *columns, const struct table_fit *fits,
+    size_t num_columns, const void *row)
+{
+    char cell[TABLE_MAX_CELL];
+    size_t last = num_columns;
+
+    while (last > 0 && !fits[last - 1].shown) {
+        last--;
+    }
+    for (size_t c = 0; c < last; c++) {
+        bool red = row != NULL && columns[c].alarming != NULL && columns[c].alarming(row);
+        enum colour colour = row == NULL ? COLOUR_HEADING : red ? COLOUR_ALARM : COLOUR_NONE;
+        if (!fits[c].shown) {
+            continue;
+        }
+        if (row != NULL) {
+            make_cell(&columns[c], row, cell);
+        } else {
+            snprintf(cell, sizeof(cell), "%s", columns[c].title);
+        }
+        table_cut(cell, fits[c].width);
+        print_cell(to, cell, fits[c].width, columns[c].right, c + 1 == last, colour);
+    }
+}
+
+/* Gives how many columns were left out for want of room. */
+static size_t print_table(FILE *to, const struct table_column *columns, size_t num_columns,
+    const void *const *rows, size_t num_rows, size_t room)
+{
+    struct table_fit fits[TABLE_MAX_COLUMNS];
+    size_t left_out;
+
+    for (size_t c = 0; c < num_columns; c++) {
+        fits[c] = measure(&columns[c], rows, num_rows);
+    }
+    left_out = table_fit(columns, fits, num_columns, room);
+    print_line(to, columns, fits, num_columns, NULL);
+    for (size_t i = 0; i < num_rows; i++) {
+        print_line(to, columns, fits, num_columns, rows[i]);
+    }
+    if (num_rows == 0) {
+        fprintf(to, "(none)\n");
+    }
+    return left_out;
 }
 
 void table_print(const struct table_column *columns, size_t num_columns, const void *const *rows,
     size_t num_rows)
 {
-    table_print_to(stdout, columns, num_columns, rows, num_rows);
+    size_t left_out = print_table(stdout, columns, num_columns, rows, num_rows, terminal_columns());
+
+    if (left_out > 0) {
+        printf("%s(no room for %zu more column%s; piped, as by | cat, all are there)%s\n",
+            colour_begin(stdout, COLOUR_QUIET), left_out, left_out == 1 ? "" : "s",
+            colour_end(stdout, COLOUR_QUIET));
+    }
 }
 
 void table_print_to(FILE *to, const struct table_column *columns, size_t num_columns,
     const void *const *rows, size_t num_rows)
 {
-    size_t widths[32];
-    char cell[TABLE_MAX_CELL];
-
-    for (size_t c = 0; c < num_columns; c++) {
-        widths[c] = width_of(&columns[c], rows, num_rows);
-        print_cell(to, columns[c].title, widths[c], columns[c].right, c + 1 == num_columns,
-            COLOUR_HEADING);
-    }
-    for (size_t i = 0; i < num_rows; i++) {
-        for (size_t c = 0; c < num_columns; c++) {
-            bool red = columns[c].alarming != NULL && columns[c].alarming(rows[i]);
-            make_cell(&columns[c], rows[i], cell);
-            print_cell(to, cell, widths[c], columns[c].right, c + 1 == num_columns,
-                red ? COLOUR_ALARM : COLOUR_NONE);
-        }
-    }
-    if (num_rows == 0) {
-        fprintf(to, "(none)\n");
-    }
+    (void)print_table(to, columns, num_columns, rows, num_rows, 0);
 }
 
 void table_print_record(const struct table_column *columns, size_t num_columns, const void *row)

@@ -22,13 +22,18 @@ struct table_column {
     bool (*number)(const void *row, double *ret_number); /* to sort by; false: it is not known.
                                                             NULL: by the text */
     bool (*alarming)(const void *row);                   /* worth a look: red; NULL: never */
+    unsigned int spare; /* of columns that a narrow terminal can do without, the higher the sooner;
+                           0: it is always there */
 };
 
-/* One line a row under the headings; "(none)" if there are none. */
+/*
+ * One line a row under the headings; "(none)" if there are none. Where standard output is a
+ * terminal, no line wraps if that can be helped: see table_fit.h.
+ */
 void table_print(const struct table_column *columns, size_t num_columns, const void *const *rows,
     size_t num_rows);
 
-/* The same to another stream, which gets colours as standard output would. */
+/* The same to another stream, which gets colours as standard output would, and the whole width. */
 void table_print_to(FILE *to, const struct table_column *columns, size_t num_columns,
     const void *const *rows, size_t num_rows);
 

@@ -16,7 +16,9 @@
 
 #include "client/ctl/confirm.h"
 #include "client/ctl/ctl.h"
+#include "client/ctl/fetch.h"
 #include "client/ctl/print_json.h"
+#include "client/ctl/print_table.h"
 #include "client/ctl/state_doc.h"
 #include "client/ctl/transfer_form.h"
 #include "client/ctl/whole_file.h"
@@ -64,26 +66,22 @@ int ctl_ask(struct ctl *ctl, F8__Request *request, int memfd, struct channel_rep
     return status != F8_OK ? status : ret_reply->status;
 }
 
-/* "exported"/"imported" for people, or an object under the command's name. */
-static int report(
-    struct ctl *ctl, const char *key, const char *what, uint64_t size, const uint64_t *syncs)
+/* What both commands say of what they did, as an object. */
+static json_t *json_of_transfer(const struct ctl *ctl, uint64_t size, json_t *syncs)
 {
     const char *const *arguments = ctl->arguments;
 
-    if (ctl->json) {
-        return json_print(ctl, key,
-            json_pack("{s:s, s:I, s:s, s:s, s:I, s:o}", "job", arguments[0], "uid",
-                (json_int_t)ctl->uid, "group", arguments[1], "file", arguments[2], "bytes",
-                (json_int_t)size, "syncs",
-                syncs != NULL ? json_integer((json_int_t)*syncs) : json_null()));
-    }
+    return json_pack("{s:s, s:I, s:s, s:s, s:I, s:o}", "job", arguments[0], "uid",
+        (json_int_t)ctl->uid, "group", arguments[1], "file", arguments[2], "bytes",
+        (json_int_t)size, "syncs", syncs);
+}
+
+static void print_transfer(const struct ctl *ctl, const char *what, uint64_t size)
+{
+    const char *const *arguments = ctl->arguments;
+
     printf("%s %s: %" PRIu64 " bytes of group %s of job %s, uid %" PRIu32, what, arguments[2], size,
         arguments[1], arguments[0], ctl->uid);
-    if (syncs != NULL) {
-        printf(", as of sync %" PRIu64, *syncs);
-    }
-    printf("\n");
-    return CTL_OK;
 }
 
 /* ---- export ---- */
@@ -129,22 +127,39 @@ static int write_file(const struct ctl *ctl, int from, uint64_t *ret_size)
     return whole_file_close(&file, status);
 }
 
+static int report_export(struct ctl *ctl, uint64_t size, uint64_t syncs)
+{
+    if (ctl->json) {
+        return json_print(
+            ctl, "export", json_of_transfer(ctl, size, json_integer((json_int_t)syncs)));
+    }
+    print_transfer(ctl, "wrote", size);
+    printf(", as of sync %" PRIu64 "\n", syncs);
+    return CTL_OK;
+}
+
 int command_export(struct ctl *ctl)
 {
     struct channel_reply reply;
     uint64_t size;
     bool piped = strcmp(ctl->arguments[2], "-") == 0;
+    bool is_text = ctl->format != NULL && strcmp(ctl->format, "json") == 0;
     int status;
 
     if (piped && ctl->json) {
         fprintf(stderr, "f8ctl: export: --json and the state cannot both go to standard output\n");
         return CTL_USAGE;
     }
+    if (piped && !is_text && !(ctl->given & CTL_TAKES_FORCE) && isatty(STDOUT_FILENO)) {
+        fprintf(stderr, "f8ctl: export: standard output is a terminal, and the state is binary: "
+                        "name a file, or take --format json, or --force\n");
+        return CTL_USAGE;
+    }
     status = ask_export(ctl, &reply);
     if (status != F8_OK) {
         return ctl_failed(status);
     }
-    if (ctl->format != NULL && strcmp(ctl->format, "json") == 0) {
+    if (is_text) {
         status = transfer_to_json(&reply.fd);
     }
     if (status == F8_OK) {
@@ -154,16 +169,28 @@ int command_export(struct ctl *ctl)
     if (status != F8_OK || piped) {
         return status != F8_OK ? ctl_failed(status) : CTL_OK;
     }
-    return report(ctl, "export", "wrote", size, &reply.second);
+    return report_export(ctl, size, reply.second);
 }
 
 /* ---- import ---- */
 
-static int check_size(int file, const char *name)
+/* A state that was read from a file. */
+struct taken {
+    int memfd;     /* owned: sealed, in the binary form */
+    uint64_t size; /* the file's */
+    uint64_t syncs;
+    bool has_syncs; /* else it is no state, which the daemon will say */
+};
+
+/* A pipe has no begin to come back to, nor a size, and may never end. */
+static int check_file(int file, const char *name)
 {
     struct stat stat;
 
-    if (fstat(file, &stat) == 0 && stat.st_size > (off_t)STATE_DOC_MAX_SIZE) {
+    if (fstat(file, &stat) != 0 || !S_ISREG(stat.st_mode)) {
+        return error_set(F8_EIO, "%s is no regular file: name one that has the state", name);
+    }
+    if (stat.st_size > (off_t)STATE_DOC_MAX_SIZE) {
         return error_set(F8_ELIMIT, "%s has %lld bytes, a state has at most %zu", name,
             (long long)stat.st_size, STATE_DOC_MAX_SIZE);
     }
@@ -171,42 +198,48 @@ static int check_size(int file, const char *name)
 }
 
 /* The file's bytes as the daemon wants them: a memfd that nobody changes any more. */
-static int take_file(int file, const char *name, int *ret_memfd, uint64_t *ret_size)
+static int take_file(int file, const char *name, struct taken *ret_taken)
 {
     int memfd = memfd_create("f8ctl-import", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    int status = memfd >= 0 ? check_size(file, name)
+    struct taken taken = {.size = 0};
+    int status = memfd >= 0 ? check_file(file, name)
                             : error_set(F8_EIO, "no memory for %s: %s", name, strerror(errno));
 
     if (status == F8_OK) {
-        status = ctl_copy_all(file, memfd, name, ret_size);
+        status = ctl_copy_all(file, memfd, name, &taken.size);
     }
-    if (status == F8_OK && *ret_size == 0) {
+    if (status == F8_OK && taken.size == 0) {
         status = error_set(F8_EIO, "%s is empty: f8ctl export writes what this reads", name);
     }
     if (status == F8_OK) {
         status = transfer_from_json(&memfd, name);
+    }
+    if (status == F8_OK) {
+        taken.has_syncs = transfer_syncs(memfd, name, &taken.syncs) == F8_OK;
     }
     if (status == F8_OK &&
         fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0) {
         status = error_set(F8_EIO, "no sealed memory for %s: %s", name, strerror(errno));
     }
     if (status == F8_OK) {
-        *ret_memfd = memfd;
+        taken.memfd = memfd;
+        *ret_taken = taken;
     } else if (memfd >= 0) {
         close(memfd);
     }
     return status;
 }
 
-static int read_file(const char *name, int *ret_memfd, uint64_t *ret_size)
+/* Without waiting for who would write to a FIFO. */
+static int read_file(const char *name, struct taken *ret_taken)
 {
-    int file = open(name, O_RDONLY | O_CLOEXEC);
+    int file = open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     int status;
 
     if (file < 0) {
         return error_set(F8_EIO, "%s cannot be read: %s", name, strerror(errno));
     }
-    status = take_file(file, name, ret_memfd, ret_size);
+    status = take_file(file, name, ret_taken);
     close(file);
     return status;
 }
@@ -226,14 +259,60 @@ static int confirm_replacement(struct ctl *ctl)
         ctl->arguments[1], ctl->arguments[0], ctl->uid, reply.second);
 }
 
+/* For how long the job's states are kept without ranks, 0: they are not; false: it is not told. */
+static bool ask_left(struct ctl *ctl, uint64_t *ret_left_ms)
+{
+    struct fetched fetched;
+
+    if (fetch(ctl, F8__VIEW__JOBS, NULL, &fetched) != F8_OK) {
+        return false;
+    }
+    *ret_left_ms = 0;
+    for (size_t i = 0; i < fetched.num_rows; i++) {
+        const F8__JobInfo *job = fetched.rows[i];
+        if (job->uid == ctl->uid && strcmp(job->name, ctl->arguments[0]) == 0) {
+            *ret_left_ms = job->left_ms;
+        }
+    }
+    fetch_done(&fetched);
+    return true;
+}
+
+/* Who imports into an empty job must know by when the run is to be there. */
+static int report_import(struct ctl *ctl, const struct taken *taken)
+{
+    uint64_t left_ms = 0;
+    bool told = ask_left(ctl, &left_ms);
+    char left[TABLE_MAX_CELL];
+
+    if (ctl->json) {
+        json_t *object = json_of_transfer(ctl, taken->size,
+            taken->has_syncs ? json_integer((json_int_t)taken->syncs) : json_null());
+        json_object_set_new(
+            object, "left_ms", told ? json_integer((json_int_t)left_ms) : json_null());
+        return json_print(ctl, "import", object);
+    }
+    print_transfer(ctl, "stored", taken->size);
+    if (taken->has_syncs) {
+        printf(", as of sync %" PRIu64, taken->syncs);
+    }
+    table_duration(left, left_ms);
+    if (told && left_ms > 0) {
+        printf(", kept for %s unless a seal continues it", left);
+    } else if (told) {
+        printf(", but not kept: the daemon keeps no state without ranks (--linger 0)");
+    }
+    printf("\n");
+    return CTL_OK;
+}
+
 int command_import(struct ctl *ctl)
 {
     F8__Request request = F8__REQUEST__INIT;
     F8__Import import = F8__IMPORT__INIT;
     struct channel_reply reply = {.fd = -1};
-    uint64_t size;
-    int memfd = -1;
-    int status = read_file(ctl->arguments[2], &memfd, &size);
+    struct taken taken;
+    int status = read_file(ctl->arguments[2], &taken);
     int result;
 
     if (status != F8_OK) {
@@ -241,7 +320,7 @@ int command_import(struct ctl *ctl)
     }
     result = confirm_replacement(ctl);
     if (result != CTL_OK) {
-        close(memfd);
+        close(taken.memfd);
         return result;
     }
     import.job = (char *)ctl->arguments[0];
@@ -249,10 +328,10 @@ int command_import(struct ctl *ctl)
     import.group_name = (char *)ctl->arguments[1];
     request.body_case = F8__REQUEST__BODY_IMPORT;
     request.import = &import;
-    status = ctl_ask(ctl, &request, memfd, &reply);
-    close(memfd);
+    status = ctl_ask(ctl, &request, taken.memfd, &reply);
+    close(taken.memfd);
     if (status != F8_OK) {
         return ctl_failed(status);
     }
-    return report(ctl, "import", "stored", size, NULL);
+    return report_import(ctl, &taken);
 }

@@ -120,3 +120,21 @@ int transfer_from_json(int *fd, const char *file)
     state_doc_done(&doc);
     return status;
 }
+
+int transfer_syncs(int fd, const char *file, uint64_t *ret_syncs)
+{
+    struct state_doc doc = {0};
+    struct mapped mapped;
+    int status = map(fd, file, &mapped);
+
+    if (status != F8_OK) {
+        return status;
+    }
+    status = state_doc_read((const uint8_t *)mapped.bytes, mapped.size, file, &doc);
+    munmap((void *)(uintptr_t)mapped.bytes, mapped.size);
+    if (status == F8_OK) {
+        *ret_syncs = doc.syncs;
+    }
+    state_doc_done(&doc);
+    return status;
+}

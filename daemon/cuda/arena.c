@@ -299,8 +299,7 @@ static void unlink_arena(struct cuda *cuda, struct cuda_arena *arena)
 void cuda_arena_free(struct cuda *cuda, struct cuda_arena *arena, bool healthy)
 {
     unlink_arena(cuda, arena);
-    if (arena->comms)
-        cuda_comm_release(cuda, arena, healthy && arena->broken == F8_OK);
+    cuda_comm_release(cuda, arena, healthy && arena->broken == F8_OK);
     if (!healthy) {
         cuda_log(cuda, LOG_LEVEL_ERROR,
             "an arena of %s of %" PRIu64 " bytes on %" PRIu32

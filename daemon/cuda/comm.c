@@ -41,13 +41,6 @@ void cuda_nccl_close(struct cuda *cuda)
     cuda->kept = NULL;
 }
 
-static void count_warm(struct cuda *cuda, const struct cuda_comms *comms, int sign)
-{
-    (void)pthread_mutex_lock(&cuda->info_lock);
-    cuda->warm_communicators += (uint32_t)sign * comms->count;
-    (void)pthread_mutex_unlock(&cuda->info_lock);
-}
-
 /* ---- kept ones ---- */
 
 static bool is_for(const struct cuda_comms *comms, const struct cuda_arena *arena, const char *key)
@@ -60,13 +53,77 @@ static bool is_for(const struct cuda_comms *comms, const struct cuda_arena *aren
     return true;
 }
 
+/* What only this thread changes, it reads without the lock. */
 static struct cuda_comms *unlink_kept(struct cuda *cuda, struct cuda_comms **link)
 {
     struct cuda_comms *comms = *link;
+    (void)pthread_mutex_lock(&cuda->info_lock);
     *link = comms->next;
+    cuda->warm_communicators -= comms->count;
+    (void)pthread_mutex_unlock(&cuda->info_lock);
     comms->next = NULL;
-    count_warm(cuda, comms, -1);
     return comms;
+}
+
+static bool is_dropped(struct cuda *cuda, const struct cuda_comms *comms)
+{
+    (void)pthread_mutex_lock(&cuda->info_lock);
+    bool dropped = comms->is_dropped;
+    (void)pthread_mutex_unlock(&cuda->info_lock);
+    return dropped;
+}
+
+void cuda_comm_leave(struct cuda *cuda, struct cuda_arena *arena)
+{
+    (void)pthread_mutex_lock(&cuda->info_lock);
+    arena->next_leaving = cuda->leaving;
+    cuda->leaving = arena;
+    (void)pthread_mutex_unlock(&cuda->info_lock);
+}
+
+/* It has gone; whether its communicators are wanted by nobody. */
+static bool leave_at_last(struct cuda *cuda, struct cuda_arena *arena)
+{
+    struct cuda_arena **link = &cuda->leaving;
+    (void)pthread_mutex_lock(&cuda->info_lock);
+    while (*link && *link != arena)
+        link = &(*link)->next_leaving;
+    if (*link)
+        *link = arena->next_leaving;
+    bool is_unwanted = arena->is_unwanted;
+    (void)pthread_mutex_unlock(&cuda->info_lock);
+    return is_unwanted;
+}
+
+/* Under the lock: of arenas that have not gone yet, whose communicators then are not kept. */
+static uint32_t drop_leaving(struct cuda *cuda, const char *prefix)
+{
+    uint32_t count = 0;
+    for (struct cuda_arena *arena = cuda->leaving; arena; arena = arena->next_leaving) {
+        if (arena->is_unwanted || strncmp(arena->name, prefix, strlen(prefix)) != 0)
+            continue;
+        arena->is_unwanted = true;
+        if (arena->base.path != BACKEND_PATH_NONE && !arena->base.spans)
+            count += arena->base.num_devices;
+    }
+    return count;
+}
+
+uint32_t cuda_comm_drop_kept(struct cuda *cuda, const char *prefix)
+{
+    uint32_t count = 0;
+    (void)pthread_mutex_lock(&cuda->info_lock);
+    for (struct cuda_comms *comms = cuda->nccl ? cuda->kept->first : NULL; comms;
+         comms = comms->next) {
+        if (comms->is_dropped || strncmp(comms->key, prefix, strlen(prefix)) != 0)
+            continue;
+        comms->is_dropped = true;
+        count += comms->count;
+    }
+    if (cuda->host.linger_ms > 0)
+        count += drop_leaving(cuda, prefix);
+    (void)pthread_mutex_unlock(&cuda->info_lock);
+    return count;
 }
 
 /* Takes a kept set for the arena; one that has failed meanwhile is not given. */
@@ -75,7 +132,7 @@ static struct cuda_comms *take_kept(
 {
     struct reason reason;
     struct cuda_comms **link = &cuda->kept->first;
-    while (*link && !is_for(*link, arena, key))
+    while (*link && (!is_for(*link, arena, key) || is_dropped(cuda, *link)))
         link = &(*link)->next;
     if (!*link)
         return NULL;
@@ -94,10 +151,12 @@ static void keep(struct cuda *cuda, struct cuda_comms *comms)
     unsigned sets = 1;
     for (; *link; link = &(*link)->next)
         sets++;
-    *link = comms;
     comms->next = NULL;
     comms->expires_ms = cuda_now_ms() + cuda->host.linger_ms;
-    count_warm(cuda, comms, 1);
+    (void)pthread_mutex_lock(&cuda->info_lock);
+    *link = comms;
+    cuda->warm_communicators += comms->count;
+    (void)pthread_mutex_unlock(&cuda->info_lock);
     if (sets > CUDA_MAX_KEPT)
         cuda_comms_free(cuda, unlink_kept(cuda, &cuda->kept->first));
 }
@@ -222,11 +281,10 @@ int cuda_comm_form(struct cuda *cuda, struct cuda_arena *arena, struct backend_r
     return F8_OK;
 }
 
-void cuda_comm_release(struct cuda *cuda, struct cuda_arena *arena, bool healthy)
+/* Communicators as they are without an arena. */
+static void take_back(struct cuda *cuda, struct cuda_arena *arena, bool healthy)
 {
     struct cuda_comms *comms = arena->comms;
-    if (!comms)
-        return;
     arena->comms = NULL;
     comms->is_held = false;
     comms->is_abandoned = NULL;
@@ -234,9 +292,18 @@ void cuda_comm_release(struct cuda *cuda, struct cuda_arena *arena, bool healthy
         cuda_comms_remove_window(cuda, comms);
     else
         cuda_comms_doom(cuda, comms);
-    if (comms->is_failed)
+}
+
+void cuda_comm_release(struct cuda *cuda, struct cuda_arena *arena, bool healthy)
+{
+    struct cuda_comms *comms = arena->comms;
+    if (comms)
+        take_back(cuda, arena, healthy);
+    bool is_unwanted = leave_at_last(cuda, arena);
+    if (!comms || comms->is_failed)
         return;
-    if (cuda->host.linger_ms > 0 && comms->key[0] != '\0' && !arena->base.spans)
+    bool may_come_back = comms->key[0] != '\0' && !arena->base.spans && !is_unwanted;
+    if (cuda->host.linger_ms > 0 && may_come_back)
         keep(cuda, comms);
     else
         cuda_comms_free(cuda, comms);
@@ -262,6 +329,15 @@ static void look_for_errors(struct cuda *cuda)
     }
 }
 
+/* A kept set whose time is over; NULL: there is none. */
+static struct cuda_comms **find_over(struct cuda *cuda, uint64_t now_ms)
+{
+    struct cuda_comms **link = &cuda->kept->first;
+    while (*link && (*link)->expires_ms > now_ms && !is_dropped(cuda, *link))
+        link = &(*link)->next;
+    return *link ? link : NULL;
+}
+
 uint64_t cuda_comm_tick(struct cuda *cuda, uint64_t now_ms)
 {
     uint64_t next = CUDA_NO_TICK;
@@ -280,8 +356,9 @@ uint64_t cuda_comm_tick(struct cuda *cuda, uint64_t now_ms)
         next = TICK_MS;
     if (next == TICK_MS)
         kept->next_look_ms = now_ms + TICK_MS;
-    while (is_quiet && kept->first && kept->first->expires_ms <= now_ms)
-        cuda_comms_free(cuda, unlink_kept(cuda, &kept->first));
+    struct cuda_comms **over;
+    while (is_quiet && (over = find_over(cuda, now_ms)))
+        cuda_comms_free(cuda, unlink_kept(cuda, over));
     if (is_quiet && kept->first && kept->first->expires_ms - now_ms < next)
         next = kept->first->expires_ms - now_ms;
     return next;

@@ -28,6 +28,7 @@ struct cuda_comms {
     struct cuda_comms *next;    /* borrowed: kept or doomed after this one */
     char *key;                  /* owned: what the set is kept under, with the devices */
     uint64_t expires_ms;        /* of cuda_now_ms: when a kept set ends */
+    bool is_dropped;            /* under info_lock: a kept set that ends now, and is not given */
     bool is_held;               /* an arena has it */
     bool is_failed;             /* never used again: it is aborted as soon as that ends */
     bool is_ended;              /* it has been: what is left is to be freed */
@@ -45,7 +46,7 @@ struct cuda_comms {
 };
 
 struct cuda_kept {
-    struct cuda_comms *first;  /* owned: oldest first */
+    struct cuda_comms *first;  /* owned: oldest first; under info_lock, as the loop looks at it */
     struct cuda_comms *doomed; /* owned: failed ones, also while an arena still has them */
     uint64_t next_look_ms;     /* of cuda_now_ms: when collectives are looked at again */
 };

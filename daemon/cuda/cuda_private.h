@@ -59,7 +59,7 @@ enum cuda_command_kind {
     CUDA_UNMAP,
     CUDA_RESERVE,
     CUDA_FREE_ARENA,
-    CUDA_LOOK, /* nothing but wakes the thread: an arena is abandoned */
+    CUDA_LOOK, /* nothing but wakes the thread: an arena is abandoned, or what is kept is dropped */
     CUDA_UNIQUE,
     CUDA_FENCE,
     CUDA_WORK,
@@ -319,6 +319,9 @@ struct cuda_arena {
     int abandoned;
     struct reason abandoned_reason;
     _Atomic bool is_abandoned;
+    /* Under info_lock. */
+    struct cuda_arena *next_leaving;   /* of cuda.leaving */
+    bool is_unwanted;                  /* nobody will come back for its communicators */
     struct cuda_arena_device *devices; /* owned: base.num_devices of them, by lowest rank */
     struct cuda_comms
         *comms;           /* comm.c's; NULL on one device, or where nothing is to be exchanged */
@@ -405,7 +408,17 @@ int cuda_comm_unique(struct cuda *cuda, uint8_t ret_id[BACKEND_UNIQUE_SIZE], str
 int cuda_comm_form(struct cuda *cuda, struct cuda_arena *arena, struct backend_reserve *reserve,
     struct reason *reason);
 
-/* Before the arena's memory is unmapped. `healthy`: keep them for the linger, else abort them. */
+/* On the loop: the arena is given back. */
+void cuda_comm_leave(struct cuda *cuda, struct cuda_arena *arena);
+
+/*
+ * On the loop: ends the communicators that are kept of arenas whose names begin so, or would be of
+ * those that were given back and have not gone yet. How many; the thread is to be woken for it.
+ */
+uint32_t cuda_comm_drop_kept(struct cuda *cuda, const char *prefix);
+
+/* Before the arena's memory is unmapped. `healthy`: keep them for the linger, unless they were
+ * dropped before; else abort them. */
 void cuda_comm_release(struct cuda *cuda, struct cuda_arena *arena, bool healthy);
 
 /* Whether no failed communicators are left that wait for their abort. */
@@ -450,6 +463,7 @@ struct cuda {
     struct cuda_landings *landings; /* results.c's */
     struct cuda_kept *kept;         /* comm.c's: communicators that wait for their next use */
     /* Under info_lock. */
+    struct cuda_arena *leaving; /* comm.c's: given back by the loop, and not gone yet */
     uint32_t nccl_version, communicators, warm_communicators;
     char nccl_reason[128];
 };

@@ -156,8 +156,17 @@ static void module_unmap(struct backend *backend, struct backend_mapping *mappin
 
 static void module_free_arena(struct backend *backend, struct device_arena *arena)
 {
+    cuda_comm_leave(to_cuda(backend), (struct cuda_arena *)arena);
     push(backend,
         &(struct cuda_command){.kind = CUDA_FREE_ARENA, .arena = (struct cuda_arena *)arena});
+}
+
+static uint32_t module_drop_kept(struct backend *backend, const char *prefix)
+{
+    uint32_t count = cuda_comm_drop_kept(to_cuda(backend), prefix);
+    if (count > 0)
+        push(backend, &(struct cuda_command){.kind = CUDA_LOOK});
+    return count;
 }
 
 static void module_unique(struct backend *backend, struct backend_unique *unique)
@@ -243,6 +252,7 @@ static const struct backend_device_ops device_ops = {
     .map = module_map,
     .unmap = module_unmap,
     .free_arena = module_free_arena,
+    .drop_kept = module_drop_kept,
     .unique = module_unique,
     .break_arena = module_break_arena,
     .fence = module_fence,

@@ -149,19 +149,26 @@ static bool opens_world(const struct tensors *tensors, size_t i)
     return true;
 }
 
-/* All steps over 1, 2 and 3 ranks, with both kinds of places. Hosts get one rank more than there
- * are, so that one of them has two. */
+/* All steps with both kinds of places. */
+static void run_steps_over(const struct row *index, const struct daemons *daemons, uint32_t world)
+{
+    struct daemon_run run = {.steps = index->steps, .world = world};
+    run.count = index->steps->count;
+    for (run.slots = 0; run.count > 0 && run.slots <= 2; run.slots += 2) {
+        (void)snprintf(run.job, sizeof(run.job), "conformance-delayed-%u-%u", world, run.slots);
+        run_ranks(index, daemons, &run);
+    }
+}
+
+/* Over 1, 2 and 3 ranks. Hosts get one rank more than there are, so that one of them has two, and
+ * then two each. */
 static void run_steps(const struct row *index, const struct daemons *daemons)
 {
-    struct daemon_run run = {.steps = index->steps};
     uint32_t most = daemons->hosts > 0 ? daemons->hosts + 1 : 3;
-    run.count = index->steps->count;
-    for (run.world = 1; run.count > 0 && run.world <= most; run.world++)
-        for (run.slots = 0; run.slots <= 2; run.slots += 2) {
-            (void)snprintf(
-                run.job, sizeof(run.job), "conformance-delayed-%u-%u", run.world, run.slots);
-            run_ranks(index, daemons, &run);
-        }
+    for (uint32_t world = 1; world <= most; world++)
+        run_steps_over(index, daemons, world);
+    if (2 * daemons->hosts > most)
+        run_steps_over(index, daemons, 2 * daemons->hosts);
 }
 
 void daemon_run(const struct row *index)

@@ -195,6 +195,56 @@ START_TEST(the_oldest_kept_ones_go_first)
 }
 END_TEST
 
+static uint32_t drop_kept(const char *prefix)
+{
+    return module_backend->ops->device->drop_kept(module_backend, prefix);
+}
+
+/* Of one job, in the midst of others' and with one of its own in use. */
+START_TEST(kept_ones_of_a_job_are_dropped)
+{
+    open_with("", FAILING_NOTHING, LONG_LINGER_MS);
+    struct arena *used = module_arena("0/job/used", pair, 2, 1, 2 * KIB);
+    module_free_arena(module_arena("0/other/dp", pair, 2, 1, 0));
+    module_free_arena(module_arena("0/job/dp", pair, 2, 1, 0));
+    module_free_arena(module_arena("1/job/dp", pair, 2, 1, 0));
+    module_free_arena(module_arena("0/job/tp", swapped, 2, 1, 0));
+    expect_communicators(10, 8);
+    ck_assert_uint_eq(drop_kept("0/jo/"), 0);
+    ck_assert_uint_eq(drop_kept("0/job/"), 4);
+    struct arena *again = module_arena("0/job/dp", pair, 2, 1, 0); /* they are not given any more */
+    ck_assert(!again->device->warm);
+    expect_communicators(8, 4);
+    ck_assert_uint_eq(drop_kept("0/job/"), 0);
+    gather(used, pair, 2);
+    module_free_arena(used);
+    module_free_arena(again);
+    expect_communicators(8, 8);
+    struct arena *other = module_arena("0/other/dp", pair, 2, 1, 0);
+    ck_assert(other->device->warm);
+    module_free_arena(other);
+}
+END_TEST
+
+/* Given back a moment ago: whether they are kept by then or not, they go. */
+START_TEST(those_of_a_leaving_arena_are_dropped)
+{
+    open_with("", FAILING_NOTHING, LONG_LINGER_MS);
+    for (int i = 0; i < 50; i++) {
+        struct arena *arena = module_arena("0/job/dp", pair, 2, 1, 2 * KIB);
+        struct arena *other = module_arena("0/other/dp", pair, 2, 1, 2 * KIB);
+        ck_assert(!arena->device->warm && other->device->warm == (i > 0));
+        gather(arena, pair, 2);
+        module_backend->ops->device->free_arena(module_backend, arena->device);
+        module_backend->ops->device->free_arena(module_backend, other->device);
+        module_pause((unsigned)i % 3);
+        ck_assert_uint_eq(drop_kept("0/job/"), 2);
+        expect_communicators(2, 2);
+        ck_assert_uint_eq(drop_kept("0/job/"), 0);
+    }
+}
+END_TEST
+
 /* ---- no NCCL ---- */
 
 START_TEST(without_nccl_only_one_device)
@@ -220,6 +270,7 @@ START_TEST(without_nccl_only_one_device)
     struct arena *alone = module_arena("0/job/dp", single, 1, 1, KIB);
     gather(alone, single, 1);
     module_free_arena(alone);
+    ck_assert_uint_eq(drop_kept("0/job/"), 0);
 }
 END_TEST
 
@@ -401,6 +452,8 @@ int main(void)
     tcase_add_test(tcase, communicators_are_kept_for_their_group);
     tcase_add_test(tcase, communicators_are_kept_for_the_linger);
     tcase_add_test(tcase, the_oldest_kept_ones_go_first);
+    tcase_add_test(tcase, kept_ones_of_a_job_are_dropped);
+    tcase_add_test(tcase, those_of_a_leaving_arena_are_dropped);
     tcase_add_loop_test(tcase, without_nccl_only_one_device, 0, 3);
     tcase_add_test(tcase, no_arena_without_communicators);
     tcase_add_test(tcase, communicators_that_never_form);

@@ -5,12 +5,14 @@
  * communicators are new. Real processes; rank r on device r.
  */
 #include <check.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/mman.h>
 
 #include "lib/crew.h"
 #include "lib/device_memory.h"
+#include "lib/patience.h"
 #include "lib/program.h"
 #include "lib/state_rank.h"
 #include "lib/suite.h"
@@ -114,6 +116,40 @@ START_TEST(restarted_trainers_find_what_they_left)
 }
 END_TEST
 
+/* Waits until as many communicators are kept warm. */
+static void await_warm(const struct test_daemon *daemon, int count)
+{
+    int64_t warm = -1;
+    for (int i = 0; i < PATIENCE_MS && warm != count; i++) {
+        json_t *status = program_ask_ctl(daemon->socket, "status", "status");
+        warm = json_integer_value(json_object_get(status, "warm_communicators"));
+        json_decref(status);
+        if (warm != count)
+            (void)poll(NULL, 0, 1);
+    }
+    ck_assert_int_eq(warm, count);
+}
+
+START_TEST(evict_leaves_nothing_warm)
+{
+    struct test_daemon daemon;
+    struct life life = {.daemon = &daemon, .amax = 6};
+    test_daemon_start(&daemon, NULL);
+    run_life(&life, false);
+    await_warm(&daemon, RANKS);
+    json_t *evicted = program_ask_ctl(daemon.socket, "evict x --yes", "evict");
+    ck_assert_int_eq(json_integer_value(json_object_get(evicted, "states")), 1);
+    ck_assert_int_eq(json_integer_value(json_object_get(evicted, "communicators")), RANKS);
+    json_decref(evicted);
+    await_warm(&daemon, 0);
+    life.syncs = 0;
+    run_life(&life, false);
+    await_warm(&daemon, RANKS);
+    test_daemon_drop_states(&daemon);
+    test_daemon_stop(&daemon);
+}
+END_TEST
+
 /* Without linger nothing is kept for those who come back. */
 START_TEST(without_linger_nothing_is_warm)
 {
@@ -137,6 +173,7 @@ int main(void)
     TCase *tcase = tcase_create("processes");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, restarted_trainers_find_what_they_left);
+    tcase_add_test(tcase, evict_leaves_nothing_warm);
     tcase_add_test(tcase, without_linger_nothing_is_warm);
     return run_suite("restart", tcase);
 }

@@ -130,7 +130,7 @@ static void open_states(struct stage *stage)
               &stage->loop, &stage->config, &stage->context.collective.states, &reason) == 0,
         "no store");
     check(state_saver_new(&stage->loop, &stage->config, stage->context.collective.states,
-              &stage->context.saver, &reason) == 0,
+              STATE_SAVER_PATIENCE_MS, &stage->context.saver, &reason) == 0,
         "no saver");
 }
 

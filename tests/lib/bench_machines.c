@@ -5,11 +5,13 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/proc.h"
@@ -50,10 +52,21 @@ void machines_make_network(void)
     ck_assert_msg(network_new(MACHINES_MAX, &network, &error) == 0, "%s", error.text);
 }
 
+/* Those that a failed test left, which may be stopped. */
+static void end_rest(void)
+{
+    for (int i = 0; i < MACHINES_MAX; i++)
+        if (machines[i].pid > 0 && !machines[i].out) {
+            kill(machines[i].pid, SIGKILL);
+            waitpid(machines[i].pid, NULL, 0);
+        }
+}
+
 /* Nothing may be left: what was killed has its daemon end a moment later. */
 void machines_unmake(void)
 {
     int ms = 0;
+    end_rest();
     while (rmdir(machines_directory) != 0 && ms < PATIENCE_MS) {
         poll(NULL, 0, 5);
         ms += 5;

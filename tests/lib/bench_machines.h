@@ -15,8 +15,10 @@
 #include "lib/patience.h"
 #include "lib/program.h"
 
-/* Long enough for hosts that come, on a busy machine; tests wait as long for those that do not. */
-#define DEADLINE_S (PATIENCE_S / 10)
+/* Long enough for hosts that have begun before, and for their steps, on a busy machine; tests wait
+ * as long for those that do not come. */
+#define SHORT_DEADLINE_S 5
+#define HANG_DEADLINE_S  (PATIENCE_S > 60 ? 15 : 6)
 
 #define MACHINES_MAX 3
 

@@ -267,6 +267,18 @@ static void get_info(struct backend *backend, struct backend_info *ret_info)
     ret_info->warm_communicators = fake->num_warm;
 }
 
+/* In order: whatever else is kept. */
+static uint32_t drop_kept(struct backend *backend, const char *prefix)
+{
+    struct device_backend *fake = fake_of(backend);
+    uint32_t left = 0, before = fake->num_warm;
+    for (uint32_t i = 0; i < before; i++)
+        if (strncmp(fake->warm[i], prefix, strlen(prefix)) != 0)
+            memmove(fake->warm[left++], fake->warm[i], sizeof(fake->warm[i]));
+    fake->num_warm = left;
+    return before - left;
+}
+
 struct device_backend_totals device_backend_totals(const struct backend *backend)
 {
     const struct device_backend *fake = (const struct device_backend *)backend;
@@ -321,6 +333,7 @@ static const struct backend_device_ops device_ops = {
     .map = map,
     .unmap = unmap,
     .free_arena = free_arena,
+    .drop_kept = drop_kept,
     .fence = fence,
     .collect = collect,
     .info = get_info,

@@ -37,6 +37,8 @@ void fake_begin(void);
 void fake_unique_id(uint32_t number, uint32_t root, uint8_t *ret_id);
 /* Whether a host of the world was lost or has left. */
 bool fake_is_over(uint32_t number);
+/* Whether its hosts have met, and none was lost or has left since. */
+bool fake_is_met(uint32_t number);
 /* A host has no rank any more, and so will leave. */
 void fake_leave(uint32_t number);
 

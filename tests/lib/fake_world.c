@@ -299,6 +299,11 @@ bool fake_is_over(uint32_t number)
     return meetings[number].over;
 }
 
+bool fake_is_met(uint32_t number)
+{
+    return meetings[number].formed && !meetings[number].over;
+}
+
 void fake_leave(uint32_t number)
 {
     meetings[number].over |= meetings[number].formed; /* else it can come again */

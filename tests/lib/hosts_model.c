@@ -16,6 +16,7 @@
 #define EVENTS_MOST 40000
 #define STUCK_MS    1500
 #define ONE_IN      60 /* events is a fault */
+#define STRAYS_IN   6  /* ranks that enter is one with another id */
 
 struct hosts_model model;
 
@@ -97,6 +98,17 @@ static uint32_t all_choices(struct choice *choices)
     return count;
 }
 
+/* Whether a rank enters with another id than it should. A host of several that have met is not led
+ * astray: the others are told 10 s after it, which no test waits for. */
+static bool choose_stray(void)
+{
+    if ((model.shape.kinds & MODEL_IDS) == 0 || model.faults_left == 0 ||
+        fake_is_met(model.world_now) || choose(STRAYS_IN) > 0)
+        return false;
+    model.faults_left--;
+    return true;
+}
+
 static void make_choice(const struct choice *choice)
 {
     static const char *const names[] = {"ask", "release", "enter", "finish", "fake"};
@@ -114,7 +126,7 @@ static void make_choice(const struct choice *choice)
     } else if (choice->kind == CHOICE_RELEASE) {
         rank_release(choice->rank, choice->what);
     } else if (choice->kind == CHOICE_ENTER) {
-        rank_enter(choice->rank);
+        rank_enter(choice->rank, choose_stray());
     } else if (choice->kind == CHOICE_FINISH) {
         choice->rank->state = DONE;
     } else {
@@ -216,6 +228,8 @@ static void run(void)
 
 static void begin(const struct hosts_model_shape *of, uint64_t from)
 {
+    ck_assert_msg(of->local_ranks > 1 || (of->kinds & MODEL_IDS) == 0,
+        "nobody ends a world that a rank alone waits for");
     model.shape = *of;
     model.seed = model.random = from;
     model.faults_left = model.shape.faults;

@@ -18,6 +18,8 @@ enum {
     MODEL_HELPERS = 4,
     MODEL_PARTITIONS = 8,
     MODEL_MISMATCHES = 16,
+    MODEL_IDS =
+        32, /* of a host with several ranks, one enters with an id that is not the others' */
 };
 
 struct hosts_model_shape {

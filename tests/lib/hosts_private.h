@@ -69,7 +69,8 @@ bool rank_can_ask(const struct rank *rank);
 /* The next step of its program, or `another`, which no other rank asks for. */
 void rank_ask(struct rank *rank, bool another);
 void rank_release(struct rank *rank, uint32_t bucket);
-void rank_enter(struct rank *rank);
+/* With the id that trainers give out; `stray`: with one that no other rank has. */
+void rank_enter(struct rank *rank, bool stray);
 void rank_end(struct rank *rank, bool died);
 /* Of all ranks: what they were answered, and what they do then. */
 void ranks_hear(void);

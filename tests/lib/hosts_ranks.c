@@ -67,7 +67,7 @@ void rank_release(struct rank *rank, uint32_t bucket)
 
 /* ---- entering ---- */
 
-static void ask_to_enter(struct rank *rank, bool again)
+static void ask_to_enter(struct rank *rank, bool again, bool stray)
 {
     uint8_t id[F8_PROTO_UNIQUE_ID_SIZE];
     F8__Join body = F8__JOIN__INIT;
@@ -75,15 +75,16 @@ static void ask_to_enter(struct rank *rank, bool again)
         model.world_now++;
         model_require(model.world_now < MAX_IDS, "too many worlds");
     }
-    fake_unique_id(model.world_now, model.world_now * 7 % model.shape.num_hosts, id);
+    uint32_t world = stray ? MAX_IDS + 1 + rank->number : model.world_now;
+    fake_unique_id(world, world * 7 % model.shape.num_hosts, id);
     body.group = (char *)(uintptr_t) "g";
     body.rank = rank->number;
     body.world_size = model.num_ranks;
     body.rejoin = again;
     body.local_ranks = model.shape.local_ranks;
-    if (!again || rank->world != model.world_now)
+    if (!again || rank->world != world)
         body.unique_id = (ProtobufCBinaryData){.data = id, .len = sizeof(id)};
-    rank->world = model.world_now;
+    rank->world = world;
     rank->entering = ask_body(&rank->client, F8__REQUEST__BODY_JOIN, &body.base, NULL, 0);
     rank->state = ENTERING;
 }
@@ -97,7 +98,7 @@ static void connect_rank(struct rank *rank)
     client_ok(&rank->client, ask_region(&rank->client, rank->fd));
 }
 
-void rank_enter(struct rank *rank)
+void rank_enter(struct rank *rank, bool stray)
 {
     bool again = rank->alive && rank->client.group != 0;
     fake_enter(rank->host);
@@ -109,7 +110,7 @@ void rank_enter(struct rank *rank)
     rank->sealed = rank->failed = false;
     rank->step = 0;
     memset(rank->uses, 0, sizeof(rank->uses));
-    ask_to_enter(rank, again);
+    ask_to_enter(rank, again, stray);
 }
 
 /* Two weights a bucket, which are exchanged one after the other: see piece_bytes. */
@@ -177,8 +178,8 @@ static void take_entry(struct rank *rank)
 
 static void note_outcome(const struct open_request *open, enum outcome outcome)
 {
-    if (open->step >= STEPS || open->era >= MAX_ERAS || model.excused[open->world] ||
-        fake_is_over(open->world))
+    if (open->step >= STEPS || open->era >= MAX_ERAS || open->world >= MAX_IDS ||
+        model.excused[open->world] || fake_is_over(open->world))
         return;
     uint8_t *noted = &model.outcomes[open->world][open->era][open->step];
     model_require(

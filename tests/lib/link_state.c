@@ -25,6 +25,12 @@ int collective_take_state(struct collective *collective)
     return F8_OK;
 }
 
+bool collective_settle_state(struct collective *collective)
+{
+    (void)collective;
+    return false;
+}
+
 void collective_keep_state(struct group *group)
 {
     (void)group;

@@ -25,13 +25,19 @@ static void must(int status)
     ck_assert_msg(status == F8_OK, "%s: %s", f8_status_name(status), f8_error_text());
 }
 
-void one_rank_join(struct one_rank *rank, uint32_t world_size)
+static void join(struct one_rank *rank, uint32_t world_size, fake_script *script, int reconnect_ms)
 {
     memset(rank, 0, sizeof(*rank));
-    fake_start(&rank->daemon, fake_serve);
-    const struct f8_connect_options options = {.socket = rank->daemon.socket, .job = "test"};
+    fake_start(&rank->daemon, script);
+    const struct f8_connect_options options = {
+        .socket = rank->daemon.socket, .job = "test", .reconnect_ms = reconnect_ms};
     must(f8_connect(&options, &rank->client));
     must(f8_group_join(rank->client, "dp", 0, world_size, &rank->group));
+}
+
+void one_rank_join(struct one_rank *rank, uint32_t world_size)
+{
+    join(rank, world_size, fake_serve, 0);
 }
 
 static void register_buckets(struct one_rank *rank)
@@ -60,17 +66,33 @@ static void register_buckets(struct one_rank *rank)
     must(f8_register(rank->group, weights, 7, buckets, 4));
 }
 
-void one_rank_seal(struct one_rank *rank, uint32_t world_size)
+int one_rank_seal_again(struct one_rank *rank)
 {
-    one_rank_join(rank, world_size);
+    const struct f8_seal_options options = {.slots = 2};
+    return f8_seal(rank->group, &options);
+}
+
+static void seal(struct one_rank *rank)
+{
     register_buckets(rank);
     int memfd = memfd_create("arena", MFD_CLOEXEC);
     ck_assert_int_eq(ftruncate(memfd, (off_t)ONE_RANK_ARENA), 0);
     rank->arena = mmap(NULL, ONE_RANK_ARENA, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
     ck_assert_ptr_ne(rank->arena, MAP_FAILED);
     rank->daemon.arena = memfd; /* read by the script at the Seal that follows */
-    const struct f8_seal_options options = {.slots = 2};
-    must(f8_seal(rank->group, &options));
+    must(one_rank_seal_again(rank));
+}
+
+void one_rank_seal(struct one_rank *rank, uint32_t world_size)
+{
+    one_rank_join(rank, world_size);
+    seal(rank);
+}
+
+void one_rank_seal_as(struct one_rank *rank, fake_script *script, int reconnect_ms)
+{
+    join(rank, 2, script, reconnect_ms);
+    seal(rank);
 }
 
 void one_rank_hold(struct one_rank *rank, uint32_t bucket)

@@ -33,6 +33,12 @@ void one_rank_join(struct one_rank *rank, uint32_t world_size);
 /* one_rank_join, registers the buckets above, and seals with two slots. */
 void one_rank_seal(struct one_rank *rank, uint32_t world_size);
 
+/* The same with a script and f8_connect_options.reconnect_ms, for a group of two ranks. */
+void one_rank_seal_as(struct one_rank *rank, fake_script *script, int reconnect_ms);
+
+/* Seals the group with two slots. */
+int one_rank_seal_again(struct one_rank *rank);
+
 /* Gathers a bucket and waits for it. */
 void one_rank_hold(struct one_rank *rank, uint32_t bucket);
 

@@ -56,9 +56,9 @@ void program_start(
     *program = (struct program){.out_fd = memory_file(), .err_fd = memory_file()};
     (void)fflush(NULL);
     program->pid = fork();
-    ck_assert_int_ge(program->pid, 0);
     if (program->pid == 0)
         become(program, path, directory, arguments);
+    ck_assert_int_ge(program->pid, 0);
 }
 
 /* All of a file, which is closed. */

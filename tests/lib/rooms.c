@@ -78,9 +78,9 @@ static int open_states(struct rooms *rooms)
     struct session_context *context = &rooms->context;
     struct state_store **states = &context->collective.states;
     int status = state_store_open(&rooms->loop, &rooms->config, states, &reason);
-    return status < 0
-               ? status
-               : state_saver_new(&rooms->loop, &rooms->config, *states, &context->saver, &reason);
+    return status < 0 ? status
+                      : state_saver_new(&rooms->loop, &rooms->config, *states,
+                            STATE_SAVER_PATIENCE_MS, &context->saver, &reason);
 }
 
 static void close_all(struct rooms *rooms)

@@ -28,8 +28,8 @@ void snapshot_open(struct snapshot_fixture *fixture)
     int status =
         state_store_open(&fixture->loop, &fixture->config, &fixture->store, &fixture->reason);
     EXPECT(status == F8_OK, fixture->reason.text);
-    status = state_saver_new(
-        &fixture->loop, &fixture->config, fixture->store, &fixture->saver, &fixture->reason);
+    status = state_saver_new(&fixture->loop, &fixture->config, fixture->store, fixture->patience_ms,
+        &fixture->saver, &fixture->reason);
     EXPECT(status == F8_OK, fixture->reason.text);
 }
 
@@ -44,7 +44,8 @@ void snapshot_close(struct snapshot_fixture *fixture)
 void snapshot_set_up(struct snapshot_fixture *fixture)
 {
     *fixture = (struct snapshot_fixture){
-        .config = {.max_states = 8, .linger_ms = 3600000, .snapshot_interval_ms = 3600000}};
+        .config = {.max_states = 8, .linger_ms = 3600000, .snapshot_interval_ms = 3600000},
+        .patience_ms = STATE_SAVER_PATIENCE_MS};
     (void)strcpy(fixture->directory, "/tmp/f8snap-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(fixture->directory));
     (void)snprintf(

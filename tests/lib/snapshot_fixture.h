@@ -20,6 +20,7 @@ struct snapshot_fixture {
     struct scaling *before, *after; /* two sets of values */
     struct scaling *read;           /* what was read last */
     struct reason reason;
+    uint64_t patience_ms; /* with the disk */
     char directory[64], states[160], snapshots[160];
 };
 

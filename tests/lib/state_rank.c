@@ -15,7 +15,7 @@ void state_rank_join(
     const struct test_daemon *daemon, struct state_rank *rank, const struct state_setup *setup)
 {
     const struct f8_connect_options options = {
-        .socket = daemon->socket, .job = "x", .token = setup->token};
+        .socket = daemon->socket, .job = setup->job ? setup->job : "x", .token = setup->token};
     uint32_t world_size = setup->world_size ? setup->world_size : 1;
     struct f8_region *region;
     void *address;

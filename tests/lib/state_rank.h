@@ -22,7 +22,7 @@ struct state_rank {
 
 /* What a rank registers; zeros are the defaults. */
 struct state_setup {
-    const char *token, *name;
+    const char *job, *token, *name;
     uint32_t rank, world_size, history;
     enum f8_dtype dtype;
 };

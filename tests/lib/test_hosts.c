@@ -98,7 +98,9 @@ struct test_engine test_hosts_engine(
     ck_assert_uint_eq(reply->inspect->n_groups, 1);
     const F8__GroupInfo *info = reply->inspect->groups[0];
     engine.hosts = info->hosts;
+    (void)snprintf(engine.name, sizeof(engine.name), "%s", info->engine);
     engine.pid = (pid_t)info->engine_pid;
+    engine.untold = info->engine_untold;
     engine.sent = info->bytes_sent;
     engine.received = info->bytes_received;
     engine.told = info->control_received;

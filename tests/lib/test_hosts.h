@@ -40,7 +40,9 @@ void test_hosts_stop(struct test_hosts *hosts);
 /* What a host's engine for a group has done, as operators see it. */
 struct test_engine {
     uint32_t hosts;          /* that the group spans */
+    char name[16];           /* "gloo", "nccl" */
     pid_t pid;               /* of the helper; 0: there is none */
+    bool untold;             /* `sent` and `received` are not known */
     uint64_t sent, received; /* bytes */
     uint64_t told;           /* bytes that the other hosts' daemons have sent */
 };

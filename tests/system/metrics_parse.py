@@ -48,6 +48,14 @@ def until(what, test):
     return sys.exit(f"NOT OK: {what} does not come")
 
 
+def damaged_states(folder):
+    """A state directory in which a snapshot is no snapshot."""
+    os.mkdir(folder, 0o700)
+    with open(f"{folder}/0000000000000001.snapshot", "w", encoding="utf-8") as file:
+        file.write("damaged")
+    return folder
+
+
 class Host:
     """A daemon with HTTP, and what asks it."""
 
@@ -57,7 +65,9 @@ class Host:
         self.has_http = has_http
         http = ["--metrics", self.path] if has_http else []
         self.process = subprocess.Popen(
-            [f8gatherd, "--socket", self.socket, "--cuda", "off", *http], stderr=self.log)
+            [f8gatherd, "--socket", self.socket, "--cuda", "off", "--state-dir",
+             damaged_states(f"{folder}/states"), "--snapshot-interval", "0", *http],
+            stderr=self.log)
         until("the daemon", lambda: self.ctl("ping").returncode == 0)
 
     def ctl(self, *arguments):
@@ -139,6 +149,17 @@ def compare_daemon(host, values):
           "build_info is not 1")
 
 
+def compare_snapshots(host, values):
+    shown = host.shown("status")["snapshots"]
+    same("snapshots", of(values, "snapshots"), shown["groups"])
+    same("snapshot bytes", of(values, "snapshot_bytes"), shown["bytes"])
+    check(of(values, "snapshot_written_bytes_total") >= shown["bytes"], "less was written")
+    check(of(values, "failed_snapshots_total") == 0, "a pass over the states failed")
+    check(0 <= of(values, "snapshot_age_seconds") <= of(values, "uptime_seconds"), "a wrong age")
+    check(of(values, "unused_state_files", place="snapshot", cause="damaged") == 1,
+          "the damaged snapshot is not counted")
+
+
 def compare_weights(host, values):
     """Each weight, and that their sums are the daemon's."""
     met = {"gathered_bytes": 0, "saturated": 0, "nan": 0, "stale": 0}
@@ -167,6 +188,17 @@ def compare_weights(host, values):
     check(of(values, "unlisted_weights") == 0, "weights are missing")
 
 
+def compare_leases(host, values):
+    """The holders of each bucket, and that a lease has an age while there is one."""
+    buckets = host.shown("buckets")
+    held = sum(len(bucket["holders"]) for bucket in buckets)
+    same("leases", of(values, "leases"), held)
+    groups = [v for (name, _), v in values.items() if name == "f8gather_group_leases"]
+    same("leases of groups", sum(groups), held)
+    check((of(values, "oldest_lease_seconds") > 0) == (held > 0),
+          f"{held} leases, the oldest of {of(values, 'oldest_lease_seconds')} s")
+
+
 def stand_still(host):
     """Stops the ranks; the daemon ends what they have all asked for."""
     pids = host.shown("groups")[0]["pids"]
@@ -188,6 +220,7 @@ def run(host, f8bench):
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as bench:
         until("the first gather", lambda: host.shown("status")["gathers"] > 8)
         watch(host, 20)
+        check(host.ctl("snapshot").returncode == 0, "there is no snapshot")
         pids = stand_still(host)
         compare_still(host, host.by_ctl()[0])
         if host.has_http:
@@ -207,7 +240,9 @@ def compare_still(host, values):
     connections = of(values, "connections")
     check(connections >= 2, f"{connections} connections, of two ranks at least")
     compare_daemon(host, values)
+    compare_snapshots(host, values)
     compare_weights(host, values)
+    compare_leases(host, values)
 
 
 def main(f8gatherd, f8ctl, f8bench, http):

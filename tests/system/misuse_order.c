@@ -87,6 +87,24 @@ static void late_for_a_broken_group(struct scene *scene)
     scene_note(scene, rank_gather(rank, LAYER_2, 0));
 }
 
+/* Whether the client has heard of it or not. */
+static void seal_of_a_broken_group(struct scene *scene)
+{
+    struct rank *rank = &scene->ranks[0];
+    rank_close(&scene->ranks[1]);
+    scene_note(scene, f8_seal(rank->group, NULL));
+    ck_assert_int_eq(rank_gather(rank, LAYER_2, 0), F8_EBROKEN);
+    scene_note(scene, f8_seal(rank->group, NULL));
+}
+
+static void seal_after_a_seal_that_failed(struct scene *scene)
+{
+    const struct f8_seal_options soon = {.slots = 2, .deadline_ms = 1};
+    struct rank *rank = &scene->ranks[0];
+    ck_assert_int_eq(f8_seal(rank->group, &soon), F8_EDEADLINE);
+    scene_note(scene, f8_seal(rank->group, &soon));
+}
+
 static void rejoin_of_a_whole_group(struct scene *scene)
 {
     scene_note(scene, f8_group_rejoin(scene->ranks[0].group));
@@ -212,6 +230,12 @@ static const struct misuse rows[] = {
     {"release after a break", HOLDING, release_after_break, F8_OK, "", {0}},
     {"gather in a broken group", SEALED, late_for_a_broken_group, F8_EBROKEN,
         "group dp is broken: rank 1 (pid @) left", {0}},
+    {"seal of a broken group", SEALED, seal_of_a_broken_group, F8_EBROKEN,
+        "group dp is broken: rank 1 (pid @) left; group dp is broken from collective 2 on; call "
+        "f8_group_rejoin before f8_seal",
+        {0}},
+    {"seal after a seal that failed", REGISTERED, seal_after_a_seal_that_failed, F8_EBROKEN,
+        "rank 1 (pid @) did not ask for it; call f8_group_rejoin before f8_seal", {0}},
     {"re-join of a group that is whole", SEALED, rejoin_of_a_whole_group, F8_EORDER,
         "group dp is not broken: it need not be rejoined", {0}},
     {"same group again in one client", JOINED, same_group_again, F8_EEXIST,

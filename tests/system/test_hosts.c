@@ -27,9 +27,11 @@ static void stop(void)
     test_hosts_stop(&hosts);
 }
 
-/* Uneven: with 5 ranks the last shard is short, with 6 the last rank has none. */
+/* Uneven: with 5 or 6 ranks the last shard is short, with 7 the last rank has none. */
 #define ROWS 17
-#define COLS 9
+/* Of 6 ranks: 2, 2, 2, 2, 1, and the last has none. */
+#define ROWS_OF_5 9
+#define COLS      9
 
 static const struct host_plan plans[] = {
     {.world = 2, .flavour = F8_DYNAMIC},
@@ -43,6 +45,13 @@ static const struct host_plan plans[] = {
     {.world = 5, .flavour = F8_DELAYED, .sync = true, .seal = {.slots = 2, .poison = 1}},
     {.world = 5, .flavour = F8_STATIC, .dealt = true, .seal.slots = 2},
     {.world = 7, .flavour = F8_RAW_BF16},
+    /* Of 3 hosts each has 2. */
+    {.world = 6, .flavour = F8_DYNAMIC, .seal.slots = 2},
+    {.world = 6, .flavour = F8_DYNAMIC, .rows = ROWS_OF_5, .dealt = true},
+    {.world = 6, .flavour = F8_DYNAMIC, .rows = ROWS_OF_5, .precompute = true},
+    {.world = 6, .flavour = F8_DELAYED, .sync = true},
+    {.world = 6, .flavour = F8_DELAYED, .rows = ROWS_OF_5, .sync = true, .dealt = true},
+    {.world = 6, .flavour = F8_STATIC, .rows = ROWS_OF_5},
 };
 
 static const struct host_plan small_plan = {.world = 4,
@@ -67,7 +76,7 @@ START_TEST(bytes_and_scales_are_those_of_one_host)
     struct host_plan plan = plans[_i];
     plan.buckets = 3;
     plan.weights = 2;
-    plan.rows = ROWS;
+    plan.rows = plan.rows > 0 ? plan.rows : ROWS;
     plan.cols = COLS;
     plan.keep = true;
     host_ranks_init(&alone, &plan, &hosts, 1);

@@ -21,19 +21,11 @@
 static struct test_hosts hosts;
 static struct host_ranks ranks;
 
-static const struct host_plan plan = {.world = WORLD,
-    .buckets = 2,
-    .weights = 2,
-    .rows = 17,
-    .cols = 9,
-    .flavour = F8_DYNAMIC,
-    .seal.slots = 2};
-
 static void start(void)
 {
     static const char *const arguments[] = {"--linger", "0", NULL};
     test_hosts_start(&hosts, 2, arguments);
-    host_ranks_init(&ranks, &plan, &hosts, 2);
+    host_ranks_init(&ranks, &host_plan_small, &hosts, 2);
     host_ranks_start(&ranks);
     host_ranks_must(&ranks, 0, WORLD, host_rank_step);
 }

@@ -7,8 +7,10 @@
 #include <check.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "f8client.h"
+#include "lib/admin_link.h"
 #include "lib/suite.h"
 #include "lib/test_daemon.h"
 
@@ -148,6 +150,23 @@ static void *join_and_seal(void *argument)
     return NULL;
 }
 
+/* There are no other hosts, and no names of none. */
+static void shows_no_rank_hosts(void)
+{
+    F8__Inspect inspect = F8__INSPECT__INIT;
+    F8__Request request = F8__REQUEST__INIT;
+    int link = admin_link_open(&server, F8__ROLE__ADMIN, ""), fd;
+    inspect.view = F8__VIEW__GROUPS;
+    request.body_case = F8__REQUEST__BODY_INSPECT;
+    request.inspect = &inspect;
+    F8__Reply *reply = admin_link_ask(link, &request, -1, &fd);
+    ck_assert_uint_eq(reply->inspect->n_groups, 1);
+    ck_assert_uint_eq(reply->inspect->groups[0]->hosts, 1);
+    ck_assert_uint_eq(reply->inspect->groups[0]->n_rank_hosts, 0);
+    f8__reply__free_unpacked(reply, NULL);
+    (void)close(link);
+}
+
 /* The seal can be asked for before the daemon has the table of its own world. */
 START_TEST(one_host_of_all_ranks)
 {
@@ -159,8 +178,10 @@ START_TEST(one_host_of_all_ranks)
             ck_assert_int_eq(pthread_create(&threads[r], NULL, join_and_seal, &sealings[r]), 0);
         for (int r = 0; r < 2; r++)
             ck_assert_int_eq(pthread_join(threads[r], NULL), 0);
-        for (int r = 0; r < 2; r++) {
+        for (int r = 0; r < 2; r++)
             ck_assert_msg(sealings[r].status == F8_OK, "%s", sealings[r].text);
+        shows_no_rank_hosts();
+        for (int r = 0; r < 2; r++) {
             f8_close(clients[1 + r]);
             clients[1 + r] = connect_client();
         }

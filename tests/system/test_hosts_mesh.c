@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/device_memory.h"
 #include "lib/mesh_rank.h"
 #include "lib/patience.h"
 #include "lib/suite.h"
@@ -149,6 +150,18 @@ static void restart_rank_0(uint32_t all, uint32_t num_ids)
     must(1, all, mesh_rank_rejoin);
 }
 
+/* What moves bytes between the hosts is called what it is; only helpers tell how many. */
+static void expect_engine(const char *group)
+{
+    struct test_engine engine = test_hosts_engine(&hosts, 0, group);
+    bool on_devices = device_memory_used();
+    ck_assert_str_eq(engine.name, on_devices ? "nccl" : "gloo");
+    ck_assert_int_eq(engine.untold, on_devices);
+    ck_assert_int_eq(engine.pid != 0, !on_devices);
+    ck_assert_int_eq(engine.sent != 0, !on_devices);
+    ck_assert_int_eq(engine.received != 0, !on_devices);
+}
+
 START_TEST(scales_follow_from_full_weights)
 {
     uint32_t shape = (uint32_t)_i % NUM_SHAPES, all = shapes[shape].dp * shapes[shape].tp;
@@ -157,6 +170,7 @@ START_TEST(scales_follow_from_full_weights)
     must(0, all, mesh_rank_join);
     must(0, all, mesh_rank_seal);
     must(0, all, mesh_rank_steps);
+    expect_engine("mesh");
     for (uint32_t r = 0; r < all; r++)
         ranks[r].plan.seed++;
     restart_rank_0(all, shapes[shape].tp + 1);

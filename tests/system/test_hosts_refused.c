@@ -17,19 +17,11 @@
 static struct test_hosts hosts;
 static struct host_ranks ranks;
 
-static const struct host_plan plan = {.world = WORLD,
-    .buckets = 2,
-    .weights = 2,
-    .rows = 17,
-    .cols = 9,
-    .flavour = F8_DYNAMIC,
-    .seal.slots = 2};
-
 static void start(void)
 {
     static const char *const arguments[] = {"--linger", "0", "--world-deadline", "2", NULL};
     test_hosts_start(&hosts, 2, arguments);
-    host_ranks_init(&ranks, &plan, &hosts, 2);
+    host_ranks_init(&ranks, &host_plan_small, &hosts, 2);
 }
 
 static void stop(void)
@@ -93,7 +85,7 @@ START_TEST(registrations_that_differ)
         {2, 17, 9, 2, F8_DELAYED, "weight layers.0.w.0 as float32 [17, 9] delayed"},
         {2, 17, 9, 3, F8_DYNAMIC, "registered 12 weights where"},
     };
-    struct host_plan other = plan;
+    struct host_plan other = host_plan_small;
     char who[64];
     other.rows = others[_i].rows;
     other.cols = others[_i].cols;
@@ -122,7 +114,7 @@ START_TEST(options_of_the_seal_that_differ)
         {{.slots = 2, .poison = 1}, "sealed with poison where"},
         {{.slots = 2, .state = F8_STATE_CONTINUE}, "sealed with the stored state of sync 0 where"},
     };
-    struct host_plan other = plan;
+    struct host_plan other = host_plan_small;
     other.seal = others[_i].seal;
     host_ranks_must(&ranks, 0, WORLD, host_rank_join);
     give_plan(2, WORLD, &other);

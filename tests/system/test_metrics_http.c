@@ -121,9 +121,19 @@ static void expect_well(void)
     json_decref(ping);
 }
 
+/* Where f8ctl status says that metrics are served. */
+static void expect_where(const char *where)
+{
+    json_t *status = program_ask_ctl(server.socket, "status", "status");
+    ck_assert_ptr_nonnull(status);
+    ck_assert_str_eq(json_string_value(json_object_get(status, "metrics")), where);
+    json_decref(status);
+}
+
 START_TEST(test_serves_a_path)
 {
     struct stat st;
+    expect_where(path);
     ck_assert_int_eq(stat(path, &st), 0);
     ck_assert_int_eq(st.st_mode & 0777, 0660);
     expect_well();
@@ -295,15 +305,54 @@ static uint16_t port_of_log(const char *begin)
     return (uint16_t)port;
 }
 
+static int connect_loopback(in_addr_t host, uint16_t port)
+{
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(host)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    return fd;
+}
+
+#define GET_FROM_LOCALHOST "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
 START_TEST(test_serves_loopback)
 {
     start("127.0.0.1:0");
-    struct sockaddr_in address = {.sin_family = AF_INET,
-        .sin_port = htons(port_of_log("http://127.0.0.1:")),
-        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    expect_metrics(ask_on(fd, GET_METRICS));
+    uint16_t port = port_of_log("http://127.0.0.1:");
+    char where[64];
+    (void)snprintf(where, sizeof(where), "http://127.0.0.1:%u/metrics", port);
+    expect_where(where);
+    int fd = connect_loopback(INADDR_LOOPBACK, port);
+    expect_metrics(ask_on(fd, GET_FROM_LOCALHOST));
+    test_daemon_stop(&server);
+}
+END_TEST
+
+/* What a browser sends whose page had its name resolved to loopback, and whom we take. */
+START_TEST(test_refuses_hosts_of_others_on_loopback)
+{
+    static const char *const wrong[] = {"evil.example", "evil.example:9464",
+        "localhost.evil.example", "127.0.0.1.evil.example", "127.0.0.1:9464.evil.example",
+        "127.0.0.3", "[::1", "", "x"};
+    static const char *const right[] = {"localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:9464",
+        "[::1]", "[::1]:9464", "127.0.0.2", "127.0.0.2:9464"};
+    char request[128];
+    start("127.0.0.2:0");
+    uint16_t port = port_of_log("http://127.0.0.2:");
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        (void)snprintf(
+            request, sizeof(request), "GET /metrics HTTP/1.1\r\nHost: %s\r\n\r\n", wrong[i]);
+        (void)ask_on(connect_loopback(INADDR_LOOPBACK + 1, port), request);
+        ck_assert_msg(strncmp(answer, "HTTP/1.1 403 ", 13) == 0, "%s: %.200s", wrong[i], answer);
+        ck_assert_ptr_nonnull(strstr(answer, "the Host must be localhost"));
+        ck_assert_ptr_null(strstr(answer, "f8gather_"));
+    }
+    for (size_t i = 0; i < sizeof(right) / sizeof(right[0]); i++) {
+        (void)snprintf(
+            request, sizeof(request), "GET /metrics HTTP/1.1\r\nHost: %s\r\n\r\n", right[i]);
+        expect_metrics(ask_on(connect_loopback(INADDR_LOOPBACK + 1, port), request));
+    }
     test_daemon_stop(&server);
 }
 END_TEST
@@ -321,7 +370,7 @@ START_TEST(test_serves_loopback_of_ipv6)
     address.sin6_port = htons(port_of_log("http://[::1]:"));
     fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    expect_metrics(ask_on(fd, GET_METRICS));
+    expect_metrics(ask_on(fd, GET_FROM_LOCALHOST));
     test_daemon_stop(&server);
 }
 END_TEST
@@ -374,6 +423,7 @@ int main(void)
     tcase_add_test(on_path, test_bears_scrapers_that_read_nothing);
     tcase_add_test(on_path, test_replaces_what_a_dead_daemon_left);
     tcase_add_test(alone, test_serves_loopback);
+    tcase_add_test(alone, test_refuses_hosts_of_others_on_loopback);
     tcase_add_test(alone, test_serves_loopback_of_ipv6);
     tcase_add_test(alone, test_refuses_addresses);
     suite_add_tcase(suite, on_path);

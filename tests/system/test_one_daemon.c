@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #include "lib/patience.h"
+#include "lib/proc.h"
 #include "lib/ranks.h"
 #include "lib/suite.h"
 #include "lib/test_daemon.h"
@@ -86,6 +88,50 @@ START_TEST(first_is_stopped)
     second_gives_way(&daemon);
     ck_assert_int_eq(kill(daemon.pid, SIGCONT), 0);
     test_daemon_stop(&daemon);
+}
+END_TEST
+
+/* What a helper is between its fork and its exec: it has the lock until a new daemon waits for it.
+ */
+struct left_over {
+    char path[128];
+    int ready; /* is written to when the lock is held */
+};
+
+static int hold_lock(void *argument)
+{
+    const struct left_over *left = argument;
+    struct stat file;
+    int fd = open(left->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX) < 0 || fstat(fd, &file) < 0 || write(left->ready, "", 1) != 1)
+        return 1;
+    for (int ms = 0; proc_count_holders(left->path, file.st_ino) < 2; ms += 5) {
+        if (ms >= PATIENCE_MS)
+            return 1;
+        (void)poll(NULL, 0, 5);
+    }
+    return 0;
+}
+
+START_TEST(lock_that_a_dead_one_left_to_a_helper_is_waited_for)
+{
+    struct test_daemon daemon;
+    struct left_over left;
+    int ends[2];
+    char byte;
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+    left.ready = ends[1];
+    test_daemon_start(&daemon, NULL);
+    test_daemon_kill(&daemon);
+    lock_path(&daemon, left.path);
+    pid_t helper = test_fork(hold_lock, &left);
+    ck_assert_int_eq(read(ends[0], &byte, 1), 1);
+    test_daemon_restart(&daemon, NULL);
+    ck_assert_int_eq(test_wait(helper), 0);
+    second_gives_way(&daemon);
+    test_daemon_stop(&daemon);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
 }
 END_TEST
 
@@ -186,6 +232,7 @@ int main(void)
     tcase_add_test(tcase, socket_was_removed);
     tcase_add_test(tcase, first_is_stopped);
     tcase_add_test(tcase, files_of_a_dead_one_are_taken_over);
+    tcase_add_test(tcase, lock_that_a_dead_one_left_to_a_helper_is_waited_for);
     tcase_add_test(tcase, lock_that_cannot_be_is_named);
     tcase_add_test(tcase, many_start_at_once);
     return run_suite("one_daemon", tcase);

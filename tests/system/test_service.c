@@ -148,7 +148,7 @@ START_TEST(is_ready_once_it_serves)
     rank_connect(&rank, manager.daemon.socket); /* no second try */
     rank_close(&rank);
     test_daemon_end(&manager.daemon);
-    says(&manager, "STOPPING=1\n", "ends");
+    says(&manager, "STOPPING=1\nEXTEND_TIMEOUT_USEC=90000000\n", "ends");
     end_manager(&manager);
 }
 END_TEST
@@ -183,7 +183,9 @@ START_TEST(says_what_it_waits_for_at_the_end)
         f8_gather(ranks[0].group, LAYER_0, F8_DEFAULT_DEADLINE, ranks[0].stream), F8_OK);
     rank_settle(&ranks[0]);
     test_daemon_signal(&manager.daemon, SIGTERM, "waits at most 10 s");
-    says(&manager, "STOPPING=1\n", "waits at most 10 s (--drain) for collectives of 1 groups");
+    /* And is given the time for that and for what it saves then, or it would be killed before. */
+    says(&manager, "STOPPING=1\nEXTEND_TIMEOUT_USEC=100000000\n",
+        "waits at most 10 s (--drain) for collectives of 1 groups");
     ck_assert_int_eq(rank_gather(&ranks[1], LAYER_0, F8_DEFAULT_DEADLINE), F8_OK);
     ck_assert_int_eq(test_wait(manager.daemon.pid), 0);
     rank_close(&ranks[0]);

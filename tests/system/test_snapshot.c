@@ -7,8 +7,11 @@
 #include <check.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -112,6 +115,17 @@ static void expect_event(enum f8_proto_event kind, const char *text)
     f8__reply__free_unpacked(reply, NULL);
 }
 
+static void expect_no_log(const char *text)
+{
+    char log[16384];
+    int fd = open(host.log, O_RDONLY | O_CLOEXEC);
+    ssize_t size = read(fd, log, sizeof(log) - 1);
+    (void)close(fd);
+    ck_assert_int_gt(size, 0);
+    log[size] = '\0';
+    ck_assert_msg(!strstr(log, text), "%s", log);
+}
+
 /* A rank that continues at that sync, or is told why not. */
 static int continues(uint64_t syncs)
 {
@@ -130,6 +144,29 @@ START_TEST(a_reboot_loses_nothing)
     ck_assert_int_eq(continues(3), F8_OK);
     reboot(); /* what came from a snapshot is in the next one, too */
     ck_assert_int_eq(continues(3), F8_OK);
+}
+END_TEST
+
+/* A scale that weights with a NaN have given is as good as another to come back. */
+START_TEST(a_reboot_loses_no_unsound_scale)
+{
+    struct state_rank rank;
+    void *before, *after;
+    size_t size, size_after;
+    state_rank_join(&host, &rank, &(struct state_setup){0});
+    state_rank_well(state_rank_seal(&rank, F8_STATE_FRESH, 0));
+    state_rank_step(&rank, NAN);
+    state_rank_well(f8_export(rank.group, &before, &size));
+    state_rank_close(&rank);
+    reboot();
+    state_rank_join(&host, &rank, &(struct state_setup){0});
+    state_rank_well(state_rank_seal(&rank, F8_STATE_CONTINUE, 1));
+    state_rank_well(f8_export(rank.group, &after, &size_after));
+    state_rank_close(&rank);
+    ck_assert_uint_eq(size, size_after);
+    ck_assert_mem_eq(before, after, size);
+    free(before);
+    free(after);
 }
 END_TEST
 
@@ -202,6 +239,27 @@ START_TEST(damage_is_told)
 }
 END_TEST
 
+/* The file beside the socket is damaged: an older snapshot takes its place, and that is told. */
+START_TEST(damage_beside_the_socket_is_told)
+{
+    char path[192];
+    state_rank_leave(&host, NULL);
+    test_daemon_end(&host);
+    (void)snprintf(path, sizeof(path), "%s.state/0000000000000001.state", host.socket);
+    ck_assert_int_eq(truncate(path, 100), 0);
+    test_daemon_restart(&host, arguments);
+    test_daemon_await_log(&host, "0000000000000001.state is not used: ");
+    test_daemon_await_log(&host, "at sync 3: it may be older than a file beside the socket");
+    F8__Reply *reply = ask_status();
+    const F8__StatusInfo *status = reply->inspect->status;
+    ck_assert_uint_eq(status->num_states_damaged, 1);
+    ck_assert_str_eq(status->states_damaged[0], "0000000000000001.state.bad");
+    ck_assert_uint_eq(status->num_snapshots_damaged, 0);
+    f8__reply__free_unpacked(reply, NULL);
+    ck_assert_int_eq(continues(3), F8_OK);
+}
+END_TEST
+
 START_TEST(a_full_disk_is_told_and_passes)
 {
     const struct rlimit small = {.rlim_cur = 100, .rlim_max = RLIM_INFINITY};
@@ -224,9 +282,28 @@ START_TEST(a_full_disk_is_told_and_passes)
     test_daemon_await_log(&host, "snapshots are written again");
     reply = ask_status();
     ck_assert_str_eq(reply->inspect->status->snapshot_reason, "");
+    ck_assert_uint_eq(reply->inspect->status->state_keep_ms, 7 * 24 * 3600000ull);
     ck_assert_uint_eq(reply->inspect->status->snapshots, 1);
     ck_assert(reply->inspect->status->snapshot_done);
     f8__reply__free_unpacked(reply, NULL);
+}
+END_TEST
+
+/* No later try comes: that is said, and whoever ended the daemon sees it by its status. */
+START_TEST(a_last_failure_is_a_failure)
+{
+    char away[160];
+    (void)snprintf(away, sizeof(away), "%s.away", directory);
+    state_rank_leave(&host, NULL);
+    ck_assert_int_eq(rename(directory, away), 0);
+    ck_assert_int_eq(kill(host.pid, SIGTERM), 0);
+    ck_assert_int_eq(test_wait(host.pid), 1);
+    ck_assert_int_eq(rename(away, directory), 0);
+    test_daemon_await_log(&host, "the last snapshots failed: cannot find the state directory ");
+    test_daemon_await_log(&host, "the states are safe beside the socket until a reboot");
+    expect_no_log("it is tried again");
+    test_daemon_restart(&host, arguments);
+    ck_assert_int_eq(continues(3), F8_OK);
 }
 END_TEST
 
@@ -241,6 +318,7 @@ START_TEST(without_a_directory_it_is_said)
     f8__reply__free_unpacked(reply, NULL);
     reply = ask_status();
     ck_assert_str_eq(reply->inspect->status->state_directory, "");
+    ck_assert_uint_eq(reply->inspect->status->state_keep_ms, 600000);
     f8__reply__free_unpacked(reply, NULL);
 }
 END_TEST
@@ -251,10 +329,13 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, a_reboot_loses_nothing);
+    tcase_add_test(tcase, a_reboot_loses_no_unsound_scale);
     tcase_add_test(tcase, on_demand_before_a_power_cut);
     tcase_add_test(tcase, what_a_fresh_seal_dropped_stays_away);
     tcase_add_test(tcase, damage_is_told);
+    tcase_add_test(tcase, damage_beside_the_socket_is_told);
     tcase_add_test(tcase, a_full_disk_is_told_and_passes);
+    tcase_add_test(tcase, a_last_failure_is_a_failure);
     tcase_add_test(tcase, without_a_directory_it_is_said);
     return run_suite("snapshot", tcase);
 }

@@ -4,6 +4,7 @@
  * operator, and refused by name. A real daemon.
  */
 #include <check.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -33,6 +34,17 @@ static int import(struct state_rank *rank, const void *bytes, size_t size)
     return f8_seal(rank->group, &options);
 }
 
+/* The header's checksum is right: it is another release's, and not damaged. */
+static void set_version(uint8_t *bytes, uint32_t version)
+{
+    uint32_t head, crc = 0;
+    memcpy(&head, bytes + 16, sizeof(head));
+    memcpy(bytes + 8, &version, sizeof(version));
+    memcpy(bytes + 12, &crc, sizeof(crc));
+    crc = (uint32_t)crc32(0, bytes, head);
+    memcpy(bytes + 12, &crc, sizeof(crc));
+}
+
 START_TEST(import_is_what_was_exported)
 {
     struct state_rank rank;
@@ -49,11 +61,11 @@ START_TEST(import_is_what_was_exported)
     ck_assert_int_eq(import(&rank, bytes, size), F8_EINVAL);
     ck_assert_ptr_nonnull(strstr(f8_error_text(), "the import of group dp is damaged"));
     ((uint8_t *)bytes)[size - 1] ^= 1;
-    ((uint8_t *)bytes)[8]++; /* the version */
+    set_version(bytes, 2);
     state_rank_well(f8_group_rejoin(rank.group));
     ck_assert_int_eq(import(&rank, bytes, size), F8_EVERSION);
     ck_assert_ptr_nonnull(strstr(f8_error_text(), "has format version 2"));
-    ((uint8_t *)bytes)[8]--;
+    set_version(bytes, 1);
     state_rank_well(f8_group_rejoin(rank.group));
     state_rank_well(import(&rank, bytes, size));
     ck_assert_uint_eq(state_rank_syncs(&rank), 3);
@@ -129,6 +141,75 @@ START_TEST(a_scale_of_no_use_is_refused)
     ck_assert_ptr_nonnull(strstr(f8_error_text(), "the import of group dp has weight "));
     state_rank_close(&rank);
     (void)close(forged);
+    (void)close(fd);
+    (void)close(link);
+}
+END_TEST
+
+/* The rank's state as it is exported, which must be that of before, unless that is NULL. */
+static uint8_t *export_same(const struct state_rank *rank, uint8_t *before, size_t *size)
+{
+    void *bytes;
+    size_t before_size = *size;
+    state_rank_well(f8_export(rank->group, &bytes, size));
+    if (before) {
+        ck_assert_uint_eq(*size, before_size);
+        ck_assert_mem_eq(bytes, before, *size);
+        free(before);
+    }
+    return bytes;
+}
+
+static uint32_t scale_of(const uint8_t *bytes)
+{
+    uint32_t head, scale;
+    memcpy(&head, bytes + 16, sizeof(head));
+    memcpy(&scale, bytes + head + 16, sizeof(scale));
+    return scale;
+}
+
+/* Seeds as none should be, and the scales that they give; both are kept by the syncs after them. */
+static const struct {
+    float amax;
+    uint32_t scale;
+} seeds[] = {{NAN, 0x7fc00000}, {INFINITY, 0}};
+
+/* Such a state is a state: it outlives a killed daemon, and comes back from an export. */
+START_TEST(an_unsound_seed_comes_back)
+{
+    struct state_rank rank;
+    uint8_t *bytes;
+    size_t size = 0;
+    int link, fd;
+    state_rank_join(&host, &rank, &(struct state_setup){.history = 2});
+    state_rank_well(state_rank_seal(&rank, F8_STATE_FRESH, 0));
+    for (int i = 0; i < _i / 2 * 2 + 1; i++) /* its amax has left the window after two more */
+        state_rank_step(&rank, i > 0 ? 0 : seeds[_i % 2].amax);
+    bytes = export_same(&rank, NULL, &size);
+    ck_assert_uint_eq(scale_of(bytes), seeds[_i % 2].scale);
+    test_daemon_kill(&host);
+    test_daemon_restart(&host, NULL);
+    state_rank_close(&rank);
+    state_rank_join(&host, &rank, &(struct state_setup){.history = 2});
+    state_rank_well(state_rank_seal(&rank, F8_STATE_CONTINUE, F8_ANY_SYNCS));
+    bytes = export_same(&rank, bytes, &size);
+    state_rank_close(&rank);
+    link = admin_link_open(&host, F8__ROLE__ADMIN, "");
+    fd = admin_link_memfd(bytes, size);
+    expect(ask_import(link, "dp", fd), F8_OK, "");
+    state_rank_join(&host, &rank, &(struct state_setup){.history = 2});
+    state_rank_well(state_rank_seal(&rank, F8_STATE_CONTINUE, F8_ANY_SYNCS));
+    bytes = export_same(&rank, bytes, &size);
+    state_rank_close(&rank);
+    state_rank_join(&host, &rank, &(struct state_setup){.history = 2});
+    state_rank_well(import(&rank, bytes, size));
+    bytes = export_same(&rank, bytes, &size);
+    state_rank_step(&rank, 2); /* sound again */
+    free(bytes);
+    bytes = export_same(&rank, NULL, &size);
+    ck_assert_uint_eq(scale_of(bytes), 0x43600000); /* 448 / 2 */
+    free(bytes);
+    state_rank_close(&rank);
     (void)close(fd);
     (void)close(link);
 }
@@ -210,6 +291,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, import_is_what_was_exported);
     tcase_add_test(tcase, a_scale_of_no_use_is_refused);
+    tcase_add_loop_test(tcase, an_unsound_seed_comes_back, 0, 4);
     tcase_add_test(tcase, operators_export_and_import);
     tcase_add_test(tcase, first_to_continue_takes_an_import_over);
     tcase_add_test(tcase, trainers_do_not_import);
