@@ -133,6 +133,11 @@ static void warn_slow(struct collective *collective, const struct round_head *he
     }
 }
 
+static bool is_timed(const struct collective *collective)
+{
+    return collective->hosts && engine_is_timed(collective->hosts);
+}
+
 static void on_timer(uv_timer_t *timer)
 {
     struct collective *collective = timer->data;
@@ -144,7 +149,7 @@ static void on_timer(uv_timer_t *timer)
     }
     if (round_head(collective->rounds, &head))
         warn_slow(collective, &head, now);
-    if (!engine_is_timed(collective->hosts))
+    if (!is_timed(collective))
         round_tick(collective->rounds, now);
     collective_settle(collective);
 }
@@ -154,8 +159,7 @@ static uint64_t next_wake(const struct collective *collective)
 {
     struct round_head head;
     uint64_t due = collective->hosts ? engine_due(collective->hosts) : ROUND_NEVER;
-    bool timed = engine_is_timed(collective->hosts);
-    uint64_t wake = timed ? ROUND_NEVER : round_deadline(collective->rounds);
+    uint64_t wake = is_timed(collective) ? ROUND_NEVER : round_deadline(collective->rounds);
     if (due != ROUND_NEVER || wake == ROUND_NEVER || !round_head(collective->rounds, &head))
         return due;
     uint64_t slow = head.opened + collective->context->config->slow_ms;

@@ -120,7 +120,7 @@ uint64_t helper_patience(const struct hosts *hosts)
 
 bool engine_is_timed(const struct hosts *hosts)
 {
-    return hosts && hosts->engine.fabric && fabric_is_busy(hosts->engine.fabric);
+    return hosts->engine.fabric && fabric_is_busy(hosts->engine.fabric);
 }
 
 bool collective_is_between_hosts(const struct group *group)
