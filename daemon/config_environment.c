@@ -5,6 +5,7 @@
  * it was to change would be found out when it is too late. On the thread that reads settings.
  */
 #include <ctype.h>
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,6 +15,9 @@
 
 #define PREFIX   CONFIG_ENV_PREFIX
 #define MAX_NAME 64
+
+/* Kubernetes lets a service have 63 characters, and a port 15. */
+#define MAX_FOREIGN 128
 
 /* Of ours, and no settings. */
 static const char *const others[] = {CONFIG_ENV_FILE, PREFIX "NCCL"};
@@ -86,14 +90,20 @@ static bool is_known(const char *name, size_t length)
     return false;
 }
 
-/* What Kubernetes puts into every container for a service that is called f8gatherd. */
-static bool is_of_kubernetes(const char *name)
+/*
+ * What Kubernetes puts into every container of a namespace for a service whose name begins with
+ * f8gatherd. NAME_PORT is told from a mistake of ours by its value, which is tcp://ADDRESS:PORT.
+ */
+static bool is_of_kubernetes(const char *variable, size_t length)
 {
-    static const char *const begins[] = {PREFIX "SERVICE_", PREFIX "PORT=", PREFIX "PORT_"};
-    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
-        if (strncmp(name, begins[i], strlen(begins[i])) == 0)
+    static const char *const forms[] = {
+        "*_SERVICE_HOST", "*_SERVICE_PORT", "*_SERVICE_PORT_*", "*_PORT_[0-9]*"};
+    char name[MAX_FOREIGN];
+    (void)snprintf(name, sizeof(name), "%.*s", (int)least(length, MAX_FOREIGN), variable);
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+        if (fnmatch(forms[i], name, 0) == 0)
             return true;
-    return false;
+    return fnmatch("*_PORT", name, 0) == 0 && strstr(variable + length, "://");
 }
 
 static int check_names(struct reason *reason)
@@ -101,7 +111,7 @@ static int check_names(struct reason *reason)
     for (char **variable = environ; variable && *variable; variable++) {
         size_t length = strcspn(*variable, "=");
         if (strncmp(*variable, PREFIX, strlen(PREFIX)) == 0 && !is_known(*variable, length) &&
-            !is_of_kubernetes(*variable))
+            !is_of_kubernetes(*variable, length))
             return refuse(*variable, length, reason);
     }
     return F8_OK;

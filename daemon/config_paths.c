@@ -13,6 +13,7 @@
 
 #include "daemon/config_private.h"
 #include "daemon/log.h"
+#include "protocol.h"
 
 static void warn(const struct config_draft *draft, const char *flag, const char *path,
     const char *where, const char *why)
@@ -47,7 +48,9 @@ static const char *fault_of_directory(const char *directory)
     return fault;
 }
 
-static void check_parent(const struct config_draft *draft, const char *flag, const char *path)
+/* Of `path`, which is made for the setting of this value. */
+static void check_parent(
+    const struct config_draft *draft, const char *flag, const char *value, const char *path)
 {
     char parent[PATH_MAX];
     (void)snprintf(parent, sizeof(parent), "%s", path);
@@ -61,18 +64,30 @@ static void check_parent(const struct config_draft *draft, const char *flag, con
         slash[slash == parent] = '\0';
     const char *fault = fault_of_directory(parent);
     if (fault)
-        warn(draft, flag, path, parent, fault);
+        warn(draft, flag, value, parent, fault);
+}
+
+/* The system's socket has a directory of its own, which the daemon makes where it is not there. */
+static void check_socket(const struct config_draft *draft)
+{
+    const char *socket = draft->config.socket;
+    char directory[] = F8_PROTO_SOCKET;
+    struct stat st;
+    *strrchr(directory, '/') = '\0';
+    bool makes_directory =
+        strcmp(socket, F8_PROTO_SOCKET) == 0 && stat(directory, &st) < 0 && errno == ENOENT;
+    check_parent(draft, "socket", socket, makes_directory ? directory : socket);
 }
 
 void config_warn_paths(const struct config_draft *draft)
 {
     const struct config *config = &draft->config;
     struct stat st;
-    check_parent(draft, "socket", config->socket);
+    check_socket(draft);
     if (config->state_dir[0] == '\0')
         return;
     if (stat(config->state_dir, &st) < 0 && errno == ENOENT) {
-        check_parent(draft, "state-dir", config->state_dir);
+        check_parent(draft, "state-dir", config->state_dir, config->state_dir);
         return;
     }
     const char *fault = fault_of_directory(config->state_dir);

@@ -40,7 +40,7 @@ static const struct {
 #define NUM_LEVELS (sizeof(levels) / sizeof(levels[0]))
 
 static enum log_level max_level = LOG_LEVEL_INFO;
-static unsigned missing; /* lines since the last one that was written */
+static unsigned missing; /* lines since the last one that was taken */
 
 void log_set_level(enum log_level level)
 {
@@ -120,6 +120,18 @@ static bool put_line(
     return true;
 }
 
+/* False: there is no room for this line either. */
+static bool tell_missing(void)
+{
+    char note[80];
+    (void)snprintf(note, sizeof(note),
+        "%u lines are missing here: they came faster than they were taken", missing);
+    if (!put_line(NULL, LOG_LEVEL_WARNING, note, false))
+        return false;
+    missing = 0;
+    return true;
+}
+
 void log_of(const struct log_fields *fields, enum log_level level, const char *format, ...)
 {
     char message[LINE_SIZE];
@@ -132,20 +144,15 @@ void log_of(const struct log_fields *fields, enum log_level level, const char *f
     va_end(args);
     f8_proto_make_printable(message);
 
-    bool told = false;
-    if (missing > 0) {
-        char note[64];
-        (void)snprintf(note, sizeof(note), "%u lines are missing here: nobody read them", missing);
-        told = put_line(NULL, LOG_LEVEL_WARNING, note, false);
-        missing = told ? 0 : missing;
-    }
+    bool told = missing > 0 && tell_missing();
     if (missing > 0 || !put_line(fields, level, message, told))
         missing++;
 }
 
 void log_close(unsigned patience_ms)
 {
-    log_journal_close(patience_ms);
+    if (log_journal_close(patience_ms) && missing > 0 && tell_missing())
+        (void)log_journal_close(patience_ms);
 }
 
 bool log_allows(struct log_limit *limit, uint64_t now)

@@ -2,8 +2,8 @@
 /*
  * One line of log to stderr, or, where that is the journal, to journald, with fields by which it
  * can be found (journalctl JOB=run). A line that stderr does not take at once, or that comes while
- * many wait for journald, is left out, and the next one says so: a reader that stops must not stop
- * the daemon. SIGPIPE must be ignored. Called from the loop's thread by every room.
+ * many wait for journald, is left out, and the next one, or the end, says so: a reader that stops
+ * must not stop the daemon. SIGPIPE must be ignored. Called from the loop's thread by every room.
  */
 #ifndef F8_DAEMON_LOG_H
 #define F8_DAEMON_LOG_H
@@ -59,7 +59,8 @@ __attribute__((format(printf, 3, 4))) void log_of(
 
 /*
  * The last call before the process ends: waits until the lines that wait for journald are sent, at
- * most so long. Without a journal there is nothing to wait for.
+ * most so long, and then says how many are missing, if any, for which it waits as long again at
+ * most. Without a journal there is nothing to wait for.
  */
 void log_close(unsigned patience_ms);
 

@@ -27,8 +27,11 @@
 /* Where libsystemd sends to. */
 #define JOURNAL_SOCKET "/run/systemd/journal/socket"
 
-/* Lines that wait while journald is busy: of a debug log, some hundred clients that come or go. */
-#define QUEUE_LINES 256
+/*
+ * Lines that wait while journald is busy: more than a start logs of all states of a uid, or a sync
+ * of the ranks that are late. Memory that no burst has needed is never touched.
+ */
+#define QUEUE_LINES 2048
 
 /* A message, five names and what stands around them. */
 #define ENTRY_SIZE 4096
@@ -196,10 +199,10 @@ enum journal_put log_journal_put(
     return full ? JOURNAL_FULL : JOURNAL_TAKEN;
 }
 
-void log_journal_close(unsigned patience_ms)
+bool log_journal_close(unsigned patience_ms)
 {
     if (!queue.running)
-        return;
+        return true;
     uint64_t now = uv_hrtime(), end = now + (uint64_t)patience_ms * 1000000;
     uv_mutex_lock(&queue.lock);
     queue.closing = true;
@@ -210,9 +213,10 @@ void log_journal_close(unsigned patience_ms)
     queue.closing = ended; /* else the thread goes on, as long as the process does */
     uv_mutex_unlock(&queue.lock);
     if (!ended)
-        return;
+        return false;
     (void)uv_thread_join(&queue.thread);
     uv_cond_destroy(&queue.changed);
     uv_mutex_destroy(&queue.lock);
     queue.running = false;
+    return true;
 }

@@ -18,8 +18,11 @@ enum journal_put {
 enum journal_put log_journal_put(
     const struct log_fields *fields, enum log_level level, const char *message);
 
-/* Waits until all is sent and the thread has ended, at most so long; lines may follow. */
-void log_journal_close(unsigned patience_ms);
+/*
+ * Waits until all is sent and the thread has ended, at most so long; lines may follow. False: some
+ * still wait.
+ */
+bool log_journal_close(unsigned patience_ms);
 
 /* Of log, on any thread: "<N>message" to stderr, in one write, whether that takes it or not. */
 void log_write_marked(enum log_level level, const char *message);

@@ -6,6 +6,7 @@
  */
 #include "daemon/owner.h"
 
+#include <linux/magic.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
@@ -15,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 /* More than the kernel puts into one packet. */
@@ -27,7 +29,19 @@
 struct file {
     const char *path; /* borrowed */
     uint32_t inode, device;
+    bool is_by_name; /* its file system has another number of its device inside than stat() gives */
 };
+
+/*
+ * Elsewhere the device decides: each tmpfs numbers its files from the same one on, so that nothing
+ * else tells two containers' sockets of one name apart.
+ */
+static bool hides_device(const char *path)
+{
+    struct statfs fs;
+    return statfs(path, &fs) == 0 &&
+           (fs.f_type == OVERLAYFS_SUPER_MAGIC || fs.f_type == BTRFS_SUPER_MAGIC);
+}
 
 static bool ask(int fd)
 {
@@ -45,7 +59,6 @@ static bool ask(int fd)
     return send(fd, &request, sizeof(request), 0) == sizeof(request);
 }
 
-/* Some file systems have another device's number inside than stat() gives: then the name counts. */
 static bool is_bound_to(const struct nlmsghdr *message, const struct file *file)
 {
     const struct unix_diag_msg *socket = NLMSG_DATA(message);
@@ -64,8 +77,8 @@ static bool is_bound_to(const struct nlmsghdr *message, const struct file *file)
     if (vfs.udiag_vfs_ino != file->inode)
         return false;
     size_t length = name ? strnlen(name, name_size) : 0;
-    return vfs.udiag_vfs_dev == file->device ||
-           (length == strlen(file->path) && memcmp(name, file->path, length) == 0);
+    return vfs.udiag_vfs_dev == file->device || (file->is_by_name && length == strlen(file->path) &&
+                                                    memcmp(name, file->path, length) == 0);
 }
 
 /* One packet of the answer: whether it has the file; *ret_more: whether others follow. */
@@ -96,7 +109,8 @@ bool owner_lives(const char *path)
         return false;
     struct file file = {.path = path,
         .inode = (uint32_t)st.st_ino,
-        .device = (uint32_t)(major(st.st_dev) << KERNEL_MINOR_BITS | minor(st.st_dev))};
+        .device = (uint32_t)(major(st.st_dev) << KERNEL_MINOR_BITS | minor(st.st_dev)),
+        .is_by_name = hides_device(path)};
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
     bool more = fd >= 0 && ask(fd), found = false;
     while (more && !found) {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # What operators rely on: configuration files, signals, one daemon a socket, systemd's protocols.
-foreach(suite test_config_file test_config_environment)
-    f8_add_test(${suite} LABEL operator SOURCES ${suite}.c LIBS f8daemon)
-endforeach()
+f8_add_test(test_config_file LABEL operator
+    SOURCES test_config_file.c lib/private_run.c LIBS f8daemon)
+f8_add_test(test_config_environment LABEL operator SOURCES test_config_environment.c LIBS f8daemon)
 
 f8_add_test(test_session_admin LABEL operator SOURCES test_session_admin.c LIBS device_group mesh)
 

@@ -65,14 +65,26 @@ START_TEST(known_ones_are_taken)
 }
 END_TEST
 
-/* In a cluster with a service of that name every container has these. */
+/* In a cluster with services of such names every container has these. */
 START_TEST(those_of_kubernetes_are_left_alone)
 {
-    static const char *const names[] = {"F8GATHERD_SERVICE_HOST", "F8GATHERD_SERVICE_PORT_HTTP",
-        "F8GATHERD_PORT", "F8GATHERD_PORT_9464_TCP_ADDR", "F8GATHERDS"};
+    static const char *const names[] = {"F8GATHERD_SERVICE_HOST", "F8GATHERD_SERVICE_PORT",
+        "F8GATHERD_SERVICE_PORT_HTTP", "F8GATHERD_PORT", "F8GATHERD_PORT_9464_TCP_ADDR",
+        "F8GATHERDS", "F8GATHERD_METRICS_SERVICE_HOST", "F8GATHERD_METRICS_SERVICE_PORT",
+        "F8GATHERD_METRICS_SERVICE_PORT_HTTP", "F8GATHERD_METRICS_PORT",
+        "F8GATHERD_METRICS_PORT_9464_TCP", "F8GATHERD_METRICS_PORT_9464_TCP_PORT"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         ck_assert_msg(read_with(names[i], "tcp://10.0.0.1:9464") == F8_OK, "%s", reason.text);
-    is_refused("F8GATHERD_PORTS", "1", "environment F8GATHERD_PORTS:");
+    ck_assert_msg(read_with("F8GATHERD_X_SERVICE_PORT", "9464") == F8_OK, "%s", reason.text);
+}
+END_TEST
+
+/* What only looks like them is a mistake, as is a port where an address is to be set. */
+START_TEST(what_is_nearly_of_kubernetes_is_refused)
+{
+    is_refused("F8GATHERD_PORTS", "tcp://10.0.0.1:9464", "environment F8GATHERD_PORTS:");
+    is_refused("F8GATHERD_METRICS_PORT", "9464", "the nearest is F8GATHERD_METRICS");
+    is_refused("F8GATHERD_SERVICE_HOSTS", "10.0.0.1", "environment F8GATHERD_SERVICE_HOSTS:");
 }
 END_TEST
 
@@ -84,5 +96,6 @@ int main(void)
     tcase_add_test(cases, names_without_end_are_cut);
     tcase_add_test(cases, known_ones_are_taken);
     tcase_add_test(cases, those_of_kubernetes_are_left_alone);
+    tcase_add_test(cases, what_is_nearly_of_kubernetes_is_refused);
     return run_suite("config_environment", cases);
 }

@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #include "daemon/config.h"
+#include "protocol.h"
 #include "status.h"
+#include "tests/lib/private_run.h"
 #include "tests/lib/suite.h"
 
 static char directory[64], path[96];
@@ -371,6 +373,26 @@ START_TEST(check_warns_of_paths_that_cannot_work)
 }
 END_TEST
 
+/* The directory of the default socket is the daemon's to make, but not what is in its way. */
+START_TEST(check_knows_what_a_first_start_makes)
+{
+    char text[1024];
+    if (!private_run_enter()) {
+        (void)printf("left out: this user may not mount a /run of its own (root may)\n");
+        return;
+    }
+    log_set_level(LOG_LEVEL_WARNING);
+    write_file(NULL, "state-dir = none\n");
+    capture_from(STDERR_FILENO, "--check-config", "--socket=" F8_PROTO_SOCKET, text, sizeof(text));
+    ck_assert_str_eq(text, "");
+    int fd = creat("/run/f8gatherd", 0600);
+    ck_assert_int_ge(fd, 0);
+    (void)close(fd);
+    capture_from(STDERR_FILENO, "--check-config", "--socket=" F8_PROTO_SOCKET, text, sizeof(text));
+    ck_assert_msg(strstr(text, "/run/f8gatherd: is no directory"), "%s", text);
+}
+END_TEST
+
 START_TEST(reload_takes_what_can_change)
 {
     write_file(NULL, "slow = 3\nthreads = 2\nheartbeat = 500\nadmin-group = root\n");
@@ -426,6 +448,7 @@ int main(void)
     tcase_add_test(tcase, print_says_where_values_came_from);
     tcase_add_test(tcase, check_only_reads);
     tcase_add_test(tcase, check_warns_of_paths_that_cannot_work);
+    tcase_add_test(tcase, check_knows_what_a_first_start_makes);
     tcase_add_test(tcase, reload_takes_what_can_change);
     tcase_add_test(tcase, a_bad_file_changes_nothing);
     return run_suite("config_file", tcase);

@@ -6,12 +6,16 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "daemon/listener.h"
@@ -209,6 +213,49 @@ START_TEST(leftover_of_a_name_in_use_is_replaced)
 }
 END_TEST
 
+/* The directory becomes a tmpfs that only this process sees; false: this user may not mount. */
+static bool mount_own(void)
+{
+    return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("f8test", directory, "tmpfs", 0, NULL) == 0;
+}
+
+/* In a child, as in another container: has a socket at the path until the other end closes. */
+__attribute__((noreturn)) static void live_elsewhere(int pair[2])
+{
+    char c = 0;
+    (void)close(pair[0]);
+    bool lives = mount_own() && bound_socket(SOCK_SEQPACKET, true) >= 0 &&
+                 write(pair[1], &c, 1) == 1 && read(pair[1], &c, 1) == 0;
+    _exit(lives ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
+/* Every tmpfs counts its files from the same number on: two containers' are alike but for it. */
+START_TEST(leftover_of_a_name_and_number_in_use_elsewhere_is_replaced)
+{
+    int pair[2], status;
+    char c;
+    if (!mount_own()) {
+        (void)printf("left out: this user may not mount a tmpfs of its own (root may)\n");
+        return;
+    }
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        live_elsewhere(pair);
+    (void)close(pair[1]);
+    ck_assert_int_eq(read(pair[0], &c, 1), 1);
+    (void)close(bound_socket(SOCK_SEQPACKET, true));
+    ck_assert_msg(open_listener() == F8_OK, "%s", reason.text);
+    ck_assert(owner_lives(path));
+    (void)close(pair[0]);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    listener_close(&listener);
+    ck_assert_int_eq(umount2(directory, MNT_DETACH), 0);
+}
+END_TEST
+
 /* And whatever it was called when it was bound. */
 START_TEST(bound_socket_is_known_by_another_name)
 {
@@ -300,6 +347,7 @@ static void add_all(TCase *tcase)
     tcase_add_test(tcase, live_daemon_is_left_alone);
     tcase_add_test(tcase, bound_socket_is_left_alone);
     tcase_add_test(tcase, leftover_of_a_name_in_use_is_replaced);
+    tcase_add_test(tcase, leftover_of_a_name_and_number_in_use_elsewhere_is_replaced);
     tcase_add_test(tcase, bound_socket_is_known_by_another_name);
     tcase_add_test(tcase, busy_daemon_is_left_alone);
     tcase_add_test(tcase, other_kind_of_socket_is_left_alone);

@@ -99,24 +99,50 @@ START_TEST(peers_cannot_forge_lines)
 }
 END_TEST
 
-/* A reader that has stopped must not stop the writer; later it is told what it missed. */
-START_TEST(unread_lines_are_dropped)
+/* More than the pipe takes, which would block. */
+static void log_too_much(void)
 {
     char body[1000];
     memset(body, 'x', sizeof(body) - 1);
     body[sizeof(body) - 1] = '\0';
     ck_assert_int_ge(fcntl(pipe_fds[1], F_SETPIPE_SZ, 4096), 4096);
-    ck_assert_int_eq(fcntl(pipe_fds[1], F_SETFL, 0), 0); /* it would block */
+    ck_assert_int_eq(fcntl(pipe_fds[1], F_SETFL, 0), 0);
     for (int i = 0; i < 100; i++)
         log_info("%s", body);
+}
+
+/* A reader that has stopped must not stop the writer; later it is told what it missed. */
+START_TEST(unread_lines_are_dropped)
+{
+    log_too_much();
     while (*logged())
         ck_assert_ptr_null(strstr(text, "missing"));
     log_info("read again");
     logged();
-    ck_assert_ptr_nonnull(strstr(text, " lines are missing here: nobody read them\n"));
+    ck_assert_ptr_nonnull(strstr(text, " lines are missing here: they came faster"));
     ck_assert_ptr_nonnull(strstr(text, "f8gatherd: info: read again\n"));
     log_info("and again");
     ck_assert_str_eq(logged(), "f8gatherd: info: and again\n");
+}
+END_TEST
+
+/* Without another line that could tell it, the end does; not where it cannot be told. */
+START_TEST(end_tells_what_is_missing)
+{
+    char line[128];
+    unsigned taken = 0;
+    log_too_much();
+    log_close(PATIENCE_MS);
+    while (*logged())
+        for (const char *c = text; *c; c++)
+            taken += *c == '\n';
+    log_close(PATIENCE_MS);
+    (void)snprintf(line, sizeof(line),
+        "f8gatherd: warning: %u lines are missing here: they came faster than they were taken\n",
+        100 - taken);
+    ck_assert_str_eq(logged(), line);
+    log_close(PATIENCE_MS);
+    ck_assert_str_eq(logged(), "");
 }
 END_TEST
 
@@ -148,6 +174,7 @@ int main(void)
     tcase_add_test(tcase, levels_drop_lines);
     tcase_add_test(tcase, peers_cannot_forge_lines);
     tcase_add_test(tcase, unread_lines_are_dropped);
+    tcase_add_test(tcase, end_tells_what_is_missing);
     tcase_add_test(tcase, floods_are_counted);
     return run_suite("log", tcase);
 }

@@ -17,6 +17,9 @@
 /* More than journald's socket and the queue take. */
 #define BURST 5000
 
+/* What a start may log at once: a line for each of 1024 states, and others. */
+#define START_LINES 1500
+
 /* What a turn waits for the thread before it logs one line more. */
 #define TURN_MS 10
 
@@ -117,6 +120,32 @@ START_TEST(journal_that_is_full_stops_nobody)
 }
 END_TEST
 
+START_TEST(burst_of_a_start_is_whole)
+{
+    unsigned logged = 0;
+    while (logged < START_LINES)
+        log_info("line %u", logged++);
+    ck_assert_uint_eq(follow_all(logged), 0);
+}
+END_TEST
+
+/* No line follows that could tell it. */
+START_TEST(end_tells_what_is_missing)
+{
+    unsigned logged = 0, next = 0, missing = 0;
+    while (logged < BURST)
+        log_info("line %u", logged++);
+    for (int turns = 0; next < logged; turns++) {
+        ck_assert_int_lt(turns, PATIENCE_MS / TURN_MS);
+        follow(&next, &missing);
+        log_close(1);
+    }
+    ck_assert_uint_gt(missing, 0);
+    log_close(PATIENCE_MS);
+    ck_assert(!journal_try(0));
+}
+END_TEST
+
 /* Nobody reads: the end comes all the same, and the lines still do if somebody reads meanwhile. */
 START_TEST(end_waits_for_nobody)
 {
@@ -184,6 +213,8 @@ int main(void)
     tcase_add_test(tcase, fields_are_sent);
     tcase_add_test(tcase, peers_cannot_forge_fields);
     tcase_add_test(tcase, journal_that_is_full_stops_nobody);
+    tcase_add_test(tcase, burst_of_a_start_is_whole);
+    tcase_add_test(tcase, end_tells_what_is_missing);
     tcase_add_test(tcase, end_waits_for_nobody);
     tcase_add_test(tcase, end_sends_what_waits);
     tcase_add_test(tcase, stderr_does_without_journald);

@@ -53,15 +53,22 @@ static bool is_for(const struct cuda_comms *comms, const struct cuda_arena *aren
     return true;
 }
 
+/* Under the lock: out of the kept ones. */
+static struct cuda_comms *unlink_locked(struct cuda *cuda, struct cuda_comms **link)
+{
+    struct cuda_comms *comms = *link;
+    *link = comms->next;
+    cuda->warm_communicators -= comms->count;
+    comms->next = NULL;
+    return comms;
+}
+
 /* What only this thread changes, it reads without the lock. */
 static struct cuda_comms *unlink_kept(struct cuda *cuda, struct cuda_comms **link)
 {
-    struct cuda_comms *comms = *link;
     (void)pthread_mutex_lock(&cuda->info_lock);
-    *link = comms->next;
-    cuda->warm_communicators -= comms->count;
+    struct cuda_comms *comms = unlink_locked(cuda, link);
     (void)pthread_mutex_unlock(&cuda->info_lock);
-    comms->next = NULL;
     return comms;
 }
 
@@ -126,17 +133,27 @@ uint32_t cuda_comm_drop_kept(struct cuda *cuda, const char *prefix)
     return count;
 }
 
+/* In one step, so that none is in use again that cuda_comm_drop_kept has counted as ended. */
+static struct cuda_comms *unlink_fitting(
+    struct cuda *cuda, const struct cuda_arena *arena, const char *key)
+{
+    struct cuda_comms **link = &cuda->kept->first;
+    (void)pthread_mutex_lock(&cuda->info_lock);
+    while (*link && (!is_for(*link, arena, key) || (*link)->is_dropped))
+        link = &(*link)->next;
+    struct cuda_comms *comms = *link ? unlink_locked(cuda, link) : NULL;
+    (void)pthread_mutex_unlock(&cuda->info_lock);
+    return comms;
+}
+
 /* Takes a kept set for the arena; one that has failed meanwhile is not given. */
 static struct cuda_comms *take_kept(
     struct cuda *cuda, const struct cuda_arena *arena, const char *key)
 {
     struct reason reason;
-    struct cuda_comms **link = &cuda->kept->first;
-    while (*link && (!is_for(*link, arena, key) || is_dropped(cuda, *link)))
-        link = &(*link)->next;
-    if (!*link)
+    struct cuda_comms *comms = unlink_fitting(cuda, arena, key);
+    if (!comms)
         return NULL;
-    struct cuda_comms *comms = unlink_kept(cuda, link);
     if (cuda_comms_are_well(cuda, comms, &reason))
         return comms;
     cuda_log(cuda, LOG_LEVEL_WARNING, "group %s: its kept communicators have failed: %s", key,
@@ -154,6 +171,7 @@ static void keep(struct cuda *cuda, struct cuda_comms *comms)
     comms->next = NULL;
     comms->expires_ms = cuda_now_ms() + cuda->host.linger_ms;
     (void)pthread_mutex_lock(&cuda->info_lock);
+    comms->is_dropped = false;
     *link = comms;
     cuda->warm_communicators += comms->count;
     (void)pthread_mutex_unlock(&cuda->info_lock);
