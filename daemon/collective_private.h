@@ -135,6 +135,7 @@ struct collective {
     struct hosts *next_hosts;      /* owned: of the next generation, if they are others */
     struct state_waiter settling;  /* the running seal waits for the disk */
     bool is_settling;              /* that is so */
+    bool is_stateless;             /* the seal has no state, nor has it dropped one */
     const uint8_t *continues;      /* borrowed: the values that a seal goes on from; NULL: none */
     bool was_sealed;               /* in this generation */
     uint64_t mark;                 /* collectives below it are awaited as the daemon ends */

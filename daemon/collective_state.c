@@ -196,6 +196,7 @@ int collective_take_state(struct collective *collective)
 {
     struct group *group = collective->group;
     load(collective);
+    collective->is_stateless = !group->stored && state_count(group->list) == 0;
     /* A source may be new, or have been without ranks, and know less than the others. */
     for (uint32_t w = 0; w < group->list->num_weights; w++)
         collective_push(collective, w);
@@ -223,8 +224,8 @@ static void on_settled(struct state_waiter *waiter, const struct state_pass *pas
 
 bool collective_settle_state(struct collective *collective)
 {
-    if (collective->continues)
-        return false; /* what was stored is what it goes on from */
+    if (collective->continues || collective->is_stateless)
+        return false; /* what was stored, if anything, is what it goes on from */
     collective->settling.done = on_settled;
     collective->is_settling =
         state_store_settle(collective->context->states, &collective->settling);

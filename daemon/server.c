@@ -192,7 +192,7 @@ static int set_up(struct server *server, struct reason *reason)
             listener_close(&server->listener);
     }
     if (status < 0)
-        server_let_signals_go(server);
+        server_stop_signals(server);
     return status;
 }
 
@@ -209,6 +209,7 @@ static void end_stuck(struct server *server)
     log_error("%s: ending without the snapshots that it has not taken",
         state_saver_last(server->saver)->reason.text);
     lock_release(&server->lock);
+    log_close(LOG_CLOSE_AT_ONCE_MS);
     _exit(EXIT_FAILURE);
 }
 

@@ -20,6 +20,13 @@ void server_let_signals_go(struct server *server)
     uv_unref((uv_handle_t *)&server->hangup);
 }
 
+void server_stop_signals(struct server *server)
+{
+    (void)uv_signal_stop(&server->terminate);
+    (void)uv_signal_stop(&server->interrupt);
+    (void)uv_signal_stop(&server->hangup);
+}
+
 /* Ranks leave, their last work ends, handles close: then the loop has nothing left to run. */
 static void shut_down(struct server *server)
 {

@@ -52,6 +52,9 @@ extern const struct session_end server_session_end;
 /* The loop may end though they are still watched. */
 void server_let_signals_go(struct server *server);
 
+/* Of a start that failed: one that came meanwhile finds nothing that it could end. */
+void server_stop_signals(struct server *server);
+
 /* A line for people: what it does while it does nothing else. */
 void server_say_ready(const struct server *server);
 

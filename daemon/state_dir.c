@@ -118,21 +118,23 @@ static bool parse_name(const char *name, const char *suffix, uint64_t *ret_numbe
     return true;
 }
 
+static struct state_place place_of(const struct state_dir *dir)
+{
+    return (struct state_place){
+        .fd = dir->fd, .path = dir->path, .what = "", .option = "", .aside = ".bad"};
+}
+
 static void set_aside(struct state_dir *dir, const char *name, const char *why)
 {
-    char aside[NAME_SIZE + 8];
-    (void)snprintf(aside, sizeof(aside), "%s.bad", name);
-    bool moved = renameat(dir->fd, name, dir->fd, aside) == 0;
-    log_error("%s/%s is not used: %s; it is %s", dir->path, name, why,
-        moved ? "renamed to *.bad" : "left as it is");
-    state_note(&dir->damaged, moved ? aside : name);
+    const struct state_place place = place_of(dir);
+    state_set_aside(&place, name, why, &dir->damaged);
     dir->lacks = true;
 }
 
 static void leave_newer(struct state_dir *dir, const char *name, const char *why)
 {
-    log_error("%s/%s is not used, and left as it is: %s", dir->path, name, why);
-    state_note(&dir->newer, name);
+    const struct state_place place = place_of(dir);
+    state_leave_newer(&place, name, why, &dir->newer);
     dir->lacks = true;
 }
 
@@ -147,23 +149,13 @@ static void see_number(struct state_dir *dir, const char *name)
         dir->last = number;
 }
 
-/* Nothing is lost as long as nothing is renamed, nor written over. */
-static int refuse_unread(
-    const struct state_dir *dir, const struct reason *why, struct reason *reason)
-{
-    return reason_set(reason, F8_EIO,
-        "%.200s in the state directory %s: it may be whole, so it is left as it is; see that it "
-        "can be "
-        "read, or move it away, and start again",
-        why->text, dir->path);
-}
-
 static int load_one(struct state_dir *dir, const char *name, state_dir_taker *take, void *context,
     struct reason *reason)
 {
     uint64_t number;
     struct state_file file;
     struct reason why;
+    const struct state_place place = place_of(dir);
     see_number(dir, name);
     if (parse_name(name, ".new", &number))
         (void)unlinkat(dir->fd, name, 0); /* whoever wrote it was killed before it was whole */
@@ -171,7 +163,7 @@ static int load_one(struct state_dir *dir, const char *name, state_dir_taker *ta
         return F8_OK;
     int status = state_file_open(dir->fd, name, &file, &why);
     if (status == F8_EIO)
-        return refuse_unread(dir, &why, reason);
+        return state_refuse_unread(&place, &why, reason);
     if (status == F8_EVERSION)
         leave_newer(dir, name, why.text);
     else if (status < 0)

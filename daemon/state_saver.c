@@ -30,7 +30,8 @@ struct state_saver {
     uint64_t begun_ns;
     bool running, again, finished;
     bool removed; /* at the beginning of the pass: nothing was left that is still to be removed */
-    bool overdue; /* the disk let the pass wait for too long, and it was told */
+    bool overdue; /* the disk lets the pass wait for too long, and that was told */
+    bool counted; /* the pass, as one that failed, when that was told */
     void (*passed)(void *owner, const struct state_pass *pass); /* NULL: nobody listens */
     void *owner;                                                /* borrowed: outlives it */
     uint8_t handles;                                            /* not closed yet */
@@ -105,7 +106,8 @@ static void note_overdue(struct state_saver *saver)
     last->status = reason_set(&last->reason, F8_EIO, "the disk of %s has not answered for %g s",
         saver->config->state_dir, (double)saver->patience_ms / 1000);
     saver->overdue = true;
-    saver->counts.failed++;
+    saver->counts.failed += !saver->counted;
+    saver->counted = true;
     log_error("snapshots: %s; the states are safe beside the socket until a reboot, and nobody "
               "waits for it any more",
         last->reason.text);
@@ -133,8 +135,8 @@ static void end(struct state_saver *saver)
     log_pass(pass, &saver->last, saver->finished && !saver->again && !saver->waiting);
     pass->succeeded = pass->status == F8_OK ? pass->ended : saver->last.succeeded;
     saver->last = *pass;
-    saver->counts.failed += pass->status < 0 && !saver->overdue; /* that was counted then */
-    saver->running = saver->overdue = false;
+    saver->counts.failed += pass->status < 0 && !saver->counted;
+    saver->running = false;
     if (saver->passed && (pass->status < 0 || pass->states > 0))
         saver->passed(saver->owner, &saver->last);
     tell(&saver->served, &saver->last);
@@ -157,8 +159,7 @@ static void start_thread(struct state_saver *saver)
 {
     saver->synced = false;
     saver->removals = state_store_removals(saver->store);
-    if (!saver->overdue)
-        (void)uv_timer_start(&saver->patience, on_patience_ends, saver->patience_ms, 0);
+    (void)uv_timer_start(&saver->patience, on_patience_ends, saver->patience_ms, 0);
     if (uv_thread_create(&saver->thread, write_one, saver) == 0)
         return;
     struct reason reason;
@@ -167,11 +168,20 @@ static void start_thread(struct state_saver *saver)
     end(saver);
 }
 
+/* Whoever comes from now on waits for what comes next, and that has patience of its own. */
+static void note_answer(struct state_saver *saver)
+{
+    (void)uv_timer_stop(&saver->patience);
+    saver->overdue = false;
+    keep_loop(saver);
+}
+
 static void on_written(uv_async_t *async)
 {
     struct state_saver *saver = async->data;
     bool synced = saver->copy.bytes == NULL;
     (void)uv_thread_join(&saver->thread);
+    note_answer(saver);
     uint64_t before = uv_hrtime();
     if (saver->status == F8_OK && !synced)
         saver->status = state_copy_commit(&saver->copy, &saver->reason);
@@ -211,7 +221,7 @@ static void begin(struct state_saver *saver)
 {
     struct reason reason;
     saver->running = true;
-    saver->again = false;
+    saver->again = saver->counted = false;
     saver->served = saver->waiting;
     saver->waiting = NULL;
     saver->number++;

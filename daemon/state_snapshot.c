@@ -160,15 +160,19 @@ bool snapshot_remove(struct snapshot_dir *dir, uint64_t number)
 
 int snapshot_retry(struct snapshot_dir *dir, struct reason *reason)
 {
-    while (dir->doomed) {
-        struct snapshot_doomed *doomed = dir->doomed;
-        int status = remove_both(dir, doomed->number, reason);
-        if (status < 0)
-            return status;
-        dir->doomed = doomed->next;
+    int status = F8_OK;
+    struct reason another;
+    for (struct snapshot_doomed **at = &dir->doomed; *at;) {
+        struct snapshot_doomed *doomed = *at;
+        if (remove_both(dir, doomed->number, status < 0 ? &another : reason) < 0) {
+            status = F8_EIO;
+            at = &doomed->next;
+            continue;
+        }
+        *at = doomed->next;
         free(doomed);
     }
-    return F8_OK;
+    return status;
 }
 
 void snapshot_dir_done(struct snapshot_dir *dir)

@@ -67,7 +67,8 @@ int snapshot_sync(const struct snapshot_dir *dir, bool *ret_synced, struct reaso
  */
 bool snapshot_remove(struct snapshot_dir *dir, uint64_t number);
 
-/* Tries again what could not be removed. F8_EIO: it cannot. */
+/* Tries again all that could not be removed. F8_EIO: some of it cannot; the reason has the first.
+ */
 int snapshot_retry(struct snapshot_dir *dir, struct reason *reason);
 
 /* Closes; the files stay. */

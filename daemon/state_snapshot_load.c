@@ -95,31 +95,13 @@ static int load_file(const struct snapshot_dir *dir, const char *name, struct lo
     return status;
 }
 
-static void set_aside(struct snapshot_dir *dir, const char *name, const char *why)
+static struct state_place place_of(const struct snapshot_dir *dir)
 {
-    char aside[SNAPSHOT_NAME_SIZE + sizeof(SNAPSHOT_ASIDE)];
-    (void)snprintf(aside, sizeof(aside), "%s" SNAPSHOT_ASIDE, name);
-    bool moved = renameat(dir->fd, name, dir->fd, aside) == 0;
-    log_error("the snapshot %s/%s is not used: %s; it is %s", dir->path, name, why,
-        moved ? "renamed to *" SNAPSHOT_ASIDE : "left as it is");
-    state_note(&dir->damaged, moved ? aside : name);
-}
-
-static void leave_newer(struct snapshot_dir *dir, const char *name, const char *why)
-{
-    log_error("the snapshot %s/%s is not used, and left as it is: %s", dir->path, name, why);
-    state_note(&dir->newer, name);
-}
-
-/* Nothing is lost as long as nothing is renamed, nor written over. */
-static int refuse_unread(const struct snapshot_dir *dir, struct reason *reason)
-{
-    struct reason why = *reason;
-    return reason_set(reason, F8_EIO,
-        "%.200s in the state directory %s (--state-dir): it may be whole, so it is left as it is; "
-        "see "
-        "that it can be read, or move it away, and start again",
-        why.text, dir->path);
+    return (struct state_place){.fd = dir->fd,
+        .path = dir->path,
+        .what = "the snapshot ",
+        .option = " (--state-dir)",
+        .aside = SNAPSHOT_ASIDE};
 }
 
 /*
@@ -130,22 +112,26 @@ static int load_number(struct snapshot_dir *dir, uint64_t number, char name[SNAP
     struct loaded *ret_loaded, struct reason *reason)
 {
     static const enum snapshot_kind kinds[] = {SNAPSHOT_CURRENT, SNAPSHOT_PREVIOUS};
+    const struct state_place place = place_of(dir);
+    struct reason why;
     int status = F8_ENOENT;
     bool damaged = false;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        status = load_file(dir, snapshot_name(number, kinds[i], name), ret_loaded, reason);
+        status = load_file(dir, snapshot_name(number, kinds[i], name), ret_loaded, &why);
         if (status == F8_OK && damaged)
             log_warning("the snapshot before it, %s/%s, is used", dir->path, name);
         if (status == F8_EIO)
-            return refuse_unread(dir, reason);
+            return state_refuse_unread(&place, &why, reason);
+        if (status == F8_ENOMEM)
+            *reason = why;
         if (status == F8_OK || status == F8_ENOMEM)
             return status;
         if (status == F8_EVERSION) {
-            leave_newer(dir, name, reason->text);
+            state_leave_newer(&place, name, why.text, &dir->newer);
             return F8_ENOENT;
         }
         if (status != F8_ENOENT) {
-            set_aside(dir, name, reason->text);
+            state_set_aside(&place, name, why.text, &dir->damaged);
             damaged = true;
         }
     }
@@ -164,7 +150,9 @@ static int take_number(struct snapshot_dir *dir, uint64_t number, snapshot_taker
     state_form_done(&loaded.form);
     if (status != F8_EEXIST)
         return status;
-    set_aside(dir, name, "a later one has the state of the same job and group");
+    const struct state_place place = place_of(dir);
+    state_set_aside(
+        &place, name, "a later one has the state of the same job and group", &dir->damaged);
     return F8_OK;
 }
 

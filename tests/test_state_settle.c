@@ -7,6 +7,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -28,8 +29,10 @@ static struct snapshot_fixture fixture;
 
 static char order[64]; /* r: a snapshot was removed; s: the directory was synced; t: one was told */
 static atomic_uint in_order;
-static atomic_bool is_broken, is_held;
-static sem_t held; /* as often as a sync was let go */
+static atomic_bool is_broken, is_held, are_files_held;
+static sem_t held;               /* as often as a sync was let go */
+static sem_t files_held;         /* as often as a file was */
+static atomic_uint files_synced; /* or at it */
 
 static void note(char what)
 {
@@ -45,11 +48,20 @@ int unlinkat(int directory, const char *name, int flags)
     return (int)syscall(SYS_unlinkat, directory, name, flags);
 }
 
+static void sync_file(void)
+{
+    (void)atomic_fetch_add(&files_synced, 1);
+    while (atomic_load(&are_files_held) && sem_wait(&files_held) < 0)
+        ;
+}
+
 int fsync(int fd)
 {
     struct stat what;
-    if (fstat(fd, &what) < 0 || !S_ISDIR(what.st_mode))
+    if (fstat(fd, &what) < 0 || !S_ISDIR(what.st_mode)) {
+        sync_file();
         return (int)syscall(SYS_fsync, fd);
+    }
     while (atomic_load(&is_held) && sem_wait(&held) < 0)
         ;
     if (atomic_load(&is_broken)) {
@@ -64,6 +76,13 @@ static void let_go(void)
 {
     atomic_store(&is_held, false);
     ck_assert_int_eq(sem_post(&held), 0);
+}
+
+/* The file that is at it, and those behind it if they are to go too. */
+static void let_files_go(bool all)
+{
+    atomic_store(&are_files_held, !all);
+    ck_assert_int_eq(sem_post(&files_held), 0);
 }
 
 /* ---- who waits ---- */
@@ -107,7 +126,9 @@ static void set_up_with(uint64_t patience_ms)
     snapshot_open(&fixture);
     atomic_store(&is_broken, false);
     atomic_store(&is_held, false);
+    atomic_store(&are_files_held, false);
     ck_assert_int_eq(sem_init(&held, 0, 0), 0);
+    ck_assert_int_eq(sem_init(&files_held, 0, 0), 0);
     (void)snapshot_put(&fixture, "dp");
     ck_assert_int_eq(snapshot_pass(&fixture).status, F8_OK);
     memset(order, 0, sizeof(order));
@@ -124,10 +145,17 @@ static void set_up_impatient(void)
     set_up_with(50);
 }
 
+/* With time for a test to go on before the patience ends anew. */
+static void set_up_patient(void)
+{
+    set_up_with(1000);
+}
+
 static void tear_down(void)
 {
     snapshot_tear_down(&fixture);
     ck_assert_int_eq(sem_destroy(&held), 0);
+    ck_assert_int_eq(sem_destroy(&files_held), 0);
 }
 
 /* ---- a disk that is well ---- */
@@ -247,6 +275,30 @@ START_TEST(a_removal_that_fails_is_told)
 }
 END_TEST
 
+/* Nor does it hold up what can be removed, wherever that is in the list. */
+START_TEST(a_removal_that_fails_is_alone)
+{
+    struct settling settling;
+    char stuck[256];
+    (void)snapshot_put(&fixture, "other");
+    ck_assert_int_eq(snapshot_pass(&fixture).status, F8_OK);
+    ck_assert_int_eq(mkdir(snapshot_path(&fixture, 1, "previous"), 0700), 0);
+    ck_assert_int_eq(mkdir(snapshot_path(&fixture, 2, "previous"), 0700), 0);
+    state_drop(snapshot_find(&fixture, "dp"));
+    state_drop(snapshot_find(&fixture, "other"));
+    for (uint64_t well = 1; well <= 2; well++) {
+        ck_assert_int_eq(rmdir(snapshot_path(&fixture, well, "previous")), 0);
+        ck_assert(settle(&settling));
+        run();
+        ck_assert_int_lt(access(snapshot_path(&fixture, well, "snapshot"), F_OK), 0);
+        (void)snprintf(stuck, sizeof(stuck), "%s", snapshot_path(&fixture, 2, "previous"));
+        ck_assert_int_eq(settling.pass.settled, well == 2);
+        ck_assert_int_eq(strstr(settling.pass.reason.text, stuck) != NULL, well == 1);
+    }
+    ck_assert(!settle(&settling));
+}
+END_TEST
+
 /* Nothing can be saved there, but removals are as well as done. */
 START_TEST(a_full_disk_takes_removals)
 {
@@ -341,13 +393,88 @@ START_TEST(the_end_does_not_wait_for_ever)
 }
 END_TEST
 
+/* ---- a disk that hangs, and answers in the midst of a pass ---- */
+
+static void count(void *owner, const struct state_pass *pass)
+{
+    (void)pass;
+    ++*(uint32_t *)owner;
+}
+
+static void ask(struct settling *asking)
+{
+    *asking = (struct settling){.waiter = {.done = on_told}};
+    ck_assert_int_eq(state_saver_ask(fixture.saver, &asking->waiter, &fixture.reason), F8_OK);
+}
+
+/* Of two files, the disk has answered for one, for too long, and is at the other. */
+static void hang_twice(void)
+{
+    struct settling first;
+    static uv_timer_t patience; /* is closed by a later turn */
+    (void)snapshot_put(&fixture, "one");
+    (void)snapshot_put(&fixture, "two");
+    atomic_store(&files_synced, 0);
+    atomic_store(&are_files_held, true);
+    ask(&first);
+    await(&first);
+    ck_assert_int_eq(first.pass.status, F8_EIO);
+    let_files_go(false);
+    (void)uv_timer_init(&fixture.loop, &patience);
+    (void)uv_timer_start(&patience, never, 60000, 0);
+    while (atomic_load(&files_synced) < 2) { /* the thread tells the loop of nothing then */
+        (void)uv_run(&fixture.loop, UV_RUN_NOWAIT);
+        (void)poll(NULL, 0, 1);
+    }
+    uv_close((uv_handle_t *)&patience, NULL);
+}
+
+/* Who comes then is not told what is over, and the end takes what it can. */
+START_TEST(a_disk_that_answers_again_is_waited_for)
+{
+    struct settling late;
+    hang_twice();
+    ask(&late);
+    state_saver_finish(fixture.saver);
+    let_files_go(true);
+    run();
+    ck_assert(!state_saver_is_stuck(fixture.saver));
+    ck_assert_uint_eq(late.told, 1);
+    ck_assert_int_eq(late.pass.status, F8_OK);
+    ck_assert_int_eq(state_saver_last(fixture.saver)->status, F8_OK);
+    ck_assert_uint_eq(state_saver_counts(fixture.saver).failed, 1);
+}
+END_TEST
+
+/* Each time has its patience; the pass fails once. */
+START_TEST(a_disk_may_hang_twice)
+{
+    struct settling late;
+    uint32_t told = 0;
+    state_saver_listen(fixture.saver, count, &told);
+    hang_twice();
+    ask(&late);
+    await(&late);
+    ck_assert_int_eq(late.pass.status, F8_EIO);
+    ck_assert_uint_eq(told, 2);
+    ck_assert_uint_eq(state_saver_counts(fixture.saver).failed, 1);
+    let_files_go(true);
+    await_disk();
+    ck_assert_int_eq(snapshot_pass(&fixture).status, F8_OK);
+    ck_assert_uint_eq(state_saver_counts(fixture.saver).failed, 1);
+}
+END_TEST
+
 int main(void)
 {
-    TCase *tcase = tcase_create("settle"), *hangs = tcase_create("hangs");
+    TCase *tcase = tcase_create("settle"), *hangs = tcase_create("hangs"),
+          *answers = tcase_create("answers");
     tcase_set_timeout(tcase, 120);
     tcase_set_timeout(hangs, 120);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_checked_fixture(hangs, set_up_impatient, tear_down);
+    tcase_set_timeout(answers, 120);
+    tcase_add_checked_fixture(answers, set_up_patient, tear_down);
     tcase_add_test(tcase, nobody_waits_where_nothing_was_removed);
     tcase_add_test(tcase, who_waits_is_told_after_the_sync);
     tcase_add_test(tcase, a_pass_that_had_begun_is_not_enough);
@@ -355,11 +482,15 @@ int main(void)
     tcase_add_test(tcase, without_a_directory_nobody_waits);
     tcase_add_test(tcase, a_sync_that_fails_is_told);
     tcase_add_test(tcase, a_removal_that_fails_is_told);
+    tcase_add_test(tcase, a_removal_that_fails_is_alone);
     tcase_add_test(tcase, a_full_disk_takes_removals);
     tcase_add_test(hangs, nobody_waits_for_ever);
     tcase_add_test(hangs, the_end_does_not_wait_for_ever);
+    tcase_add_test(hangs, a_disk_may_hang_twice);
+    tcase_add_test(answers, a_disk_that_answers_again_is_waited_for);
     Suite *suite = suite_create("state_settle");
     suite_add_tcase(suite, tcase);
     suite_add_tcase(suite, hangs);
+    suite_add_tcase(suite, answers);
     return run_cases(suite);
 }

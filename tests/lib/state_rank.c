@@ -31,7 +31,7 @@ void state_rank_join(
         .ndim = 1,
         .shape = {STATE_RANK_COUNT},
         .dtype = setup->dtype ? setup->dtype : F8_F32,
-        .flavour = F8_DELAYED,
+        .flavour = setup->flavour ? setup->flavour : F8_DELAYED,
         .format = F8_E4M3FN,
         .history_length = setup->history,
         .region = region,

@@ -25,6 +25,7 @@ struct state_setup {
     const char *job, *token, *name;
     uint32_t rank, world_size, history;
     enum f8_dtype dtype;
+    enum f8_flavour flavour; /* F8_DELAYED by default */
 };
 
 /* That the call ended well. */

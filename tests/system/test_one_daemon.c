@@ -98,19 +98,36 @@ struct left_over {
     int ready; /* is written to when the lock is held */
 };
 
-static int hold_lock(void *argument)
+static bool take_lock(const struct left_over *left)
 {
-    const struct left_over *left = argument;
-    struct stat file;
     int fd = open(left->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || flock(fd, LOCK_EX) < 0 || fstat(fd, &file) < 0 || write(left->ready, "", 1) != 1)
-        return 1;
+    return fd >= 0 && flock(fd, LOCK_EX) == 0 && write(left->ready, "", 1) == 1;
+}
+
+/* Whether a daemon has come that waits for it. */
+static bool await_waiting(const struct left_over *left)
+{
+    struct stat file;
+    if (stat(left->path, &file) < 0)
+        return false;
     for (int ms = 0; proc_count_holders(left->path, file.st_ino) < 2; ms += 5) {
         if (ms >= PATIENCE_MS)
-            return 1;
+            return false;
         (void)poll(NULL, 0, 5);
     }
-    return 0;
+    return true;
+}
+
+static int hold_lock(void *argument)
+{
+    return take_lock(argument) && await_waiting(argument) ? 0 : 1;
+}
+
+static int hold_lock_on(void *argument)
+{
+    if (take_lock(argument))
+        (void)pause();
+    return 1;
 }
 
 START_TEST(lock_that_a_dead_one_left_to_a_helper_is_waited_for)
@@ -129,6 +146,34 @@ START_TEST(lock_that_a_dead_one_left_to_a_helper_is_waited_for)
     test_daemon_restart(&daemon, NULL);
     ck_assert_int_eq(test_wait(helper), 0);
     second_gives_way(&daemon);
+    test_daemon_stop(&daemon);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+}
+END_TEST
+
+/* What it has opened by then is no more than the lock, and all of that is closed. */
+START_TEST(signal_in_a_start_that_fails_is_no_crash)
+{
+    struct test_daemon daemon;
+    struct left_over left;
+    int ends[2];
+    char byte;
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+    left.ready = ends[1];
+    test_daemon_start(&daemon, NULL);
+    test_daemon_kill(&daemon);
+    lock_path(&daemon, left.path);
+    pid_t helper = test_fork(hold_lock_on, &left);
+    ck_assert_int_eq(read(ends[0], &byte, 1), 1);
+    pid_t waiting = test_fork(become, &daemon);
+    ck_assert(await_waiting(&left));
+    ck_assert_int_eq(kill(waiting, SIGTERM), 0);
+    ck_assert_int_eq(test_wait(waiting), 1);
+    test_daemon_await_log(&daemon, "another daemon serves ");
+    ck_assert_int_eq(kill(helper, SIGKILL), 0);
+    ck_assert_int_eq(test_wait(helper), -SIGKILL);
+    test_daemon_restart(&daemon, NULL);
     test_daemon_stop(&daemon);
     (void)close(ends[0]);
     (void)close(ends[1]);
@@ -233,6 +278,7 @@ int main(void)
     tcase_add_test(tcase, first_is_stopped);
     tcase_add_test(tcase, files_of_a_dead_one_are_taken_over);
     tcase_add_test(tcase, lock_that_a_dead_one_left_to_a_helper_is_waited_for);
+    tcase_add_test(tcase, signal_in_a_start_that_fails_is_no_crash);
     tcase_add_test(tcase, lock_that_cannot_be_is_named);
     tcase_add_test(tcase, many_start_at_once);
     return run_suite("one_daemon", tcase);

@@ -197,6 +197,30 @@ static int seals(void *nothing)
     return seal_as("x", 0, 1);
 }
 
+/* In a group without delayed weights. */
+static int seal_without_state(const char *job)
+{
+    struct state_rank sealing;
+    if (device)
+        (void)setenv("F8_TEST_DEVICE", device, 1);
+    state_rank_join(&host, &sealing, &(struct state_setup){.job = job, .flavour = F8_DYNAMIC});
+    int status = state_rank_seal(&sealing, F8_STATE_FRESH, 0);
+    state_rank_close(&sealing);
+    return status == F8_OK ? 0 : 1;
+}
+
+static int seals_without_state(void *nothing)
+{
+    (void)nothing;
+    return seal_without_state("z");
+}
+
+static int drops_state(void *nothing)
+{
+    (void)nothing;
+    return seal_without_state("x");
+}
+
 static int another_seals(void *nothing)
 {
     (void)nothing;
@@ -304,6 +328,28 @@ START_TEST(a_rank_dies_meanwhile)
     slow_disk_let_go(&disk);
     ck_assert_int_eq(test_wait(alive), 0); /* it was sealed, and broke right then */
     ck_assert_int_eq(test_wait(test_fork(seals, NULL)), 0);
+}
+END_TEST
+
+/* What others have removed is nothing to a group that has no state, before or after. */
+START_TEST(who_has_no_state_waits_for_nobody)
+{
+    pid_t evicting = begin(evicts);
+    ck_assert_int_eq(test_wait(test_fork(seals_without_state, NULL)), 0);
+    ck_assert(!has_ended(evicting));
+    slow_disk_let_go(&disk);
+    ck_assert_int_eq(test_wait(evicting), 0);
+}
+END_TEST
+
+/* But one that has dropped its own does wait. */
+START_TEST(who_gives_its_state_up_waits)
+{
+    pid_t pid = begin(drops_state);
+    others_go_on();
+    ck_assert(!has_ended(pid));
+    slow_disk_let_go(&disk);
+    ck_assert_int_eq(test_wait(pid), 0);
 }
 END_TEST
 
@@ -427,6 +473,8 @@ int main(void)
     tcase_add_test(tcase, what_an_evict_drops_stays_away);
     tcase_add_test(tcase, an_import_waits);
     tcase_add_test(tcase, a_rank_dies_meanwhile);
+    tcase_add_test(tcase, who_has_no_state_waits_for_nobody);
+    tcase_add_test(tcase, who_gives_its_state_up_waits);
     tcase_add_test(tcase, all_ranks_die_meanwhile);
     tcase_add_test(tcase, an_operator_goes_meanwhile);
     tcase_add_test(tcase, the_daemon_ends_meanwhile);
