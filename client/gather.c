@@ -182,10 +182,13 @@ int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_ms, void
     GROUP_CALL(group, gather_bucket(group, bucket, deadline_ms, stream));
 }
 
-/* The views' mark of a use: those of an earlier generation of the group never match. */
+/*
+ * The views' mark of a use: those from before the group began anew never match. Its generation
+ * does not tell: another daemon counts generations, and uses, from the start.
+ */
 static uint64_t use_mark(const struct f8_group *group, const struct bucket *bucket)
 {
-    return group->generation << 32 | (uint32_t)bucket->use;
+    return (uint64_t)group->entries << 32 | (uint32_t)bucket->use;
 }
 
 static void fill_view(

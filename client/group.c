@@ -296,6 +296,7 @@ static void start_over(struct f8_group *group, uint64_t generation)
     group->sealed = false;
     group->broken = false;
     group->generation = generation;
+    group->entries++;
     pthread_mutex_unlock(&group->lock);
     /* The daemon keeps its events only until this rank asks for the next seal. */
     if (client_device(group->client))

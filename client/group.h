@@ -81,7 +81,8 @@ struct f8_group {
 
     pthread_mutex_t lock; /* all below but num_reading; never held while waiting */
     uint64_t generation;
-    bool busy; /* a thread is in f8_register, f8_seal or f8_group_rejoin */
+    uint32_t entries; /* how often it began anew, at any daemon: of the views' mark */
+    bool busy;        /* a thread is in f8_register, f8_seal or f8_group_rejoin */
     bool sealed;
     bool over_hosts;
     bool lost; /* its daemon is gone, and the one that is there does not know it yet */

@@ -127,6 +127,17 @@ static int (*const calls[])(const struct one_call *) = {
 #define CALLS   ((int)(sizeof(calls) / sizeof(calls[0])))
 #define REJOIN_ (CALLS - 1)
 
+/* What another daemon gathered is in the same place, in the same generation, of the same use. */
+static void check_gathered_anew(struct one_rank *rank, const struct f8_view old[2])
+{
+    struct f8_view views[2];
+    rank->daemon.use = 0;
+    must(f8_gather(rank->group, LAYER_0, 0, NULL));
+    must(f8_post_gather(rank->group, LAYER_0, F8_FOREVER, views, 2, NULL));
+    must(f8_view_check(rank->group, views));
+    assert_fails(f8_view_check(rank->group, old), F8_ESTALE, "earlier gather");
+}
+
 /* Any of them meets the end, all of them know of it, and nothing is said to the new daemon. */
 START_TEST(whatever_is_asked_is_broken)
 {
@@ -155,8 +166,10 @@ START_TEST(whatever_is_asked_is_broken)
     assert_fails(f8_release(rank.group, LAYER_0, NULL), F8_EORDER, "does not hold");
     ck_assert_int_eq(rank.daemon.counts[F8__REQUEST__BODY_RELEASE], 0);
     rank.daemon.withhold = 0;
+    rank.daemon.generation = FAKE_GENERATION;
     recover(&rank);
     ck_assert_int_eq(rank.daemon.counts[F8__REQUEST__BODY_RELEASE], 1);
+    check_gathered_anew(&rank, views);
     one_rank_stop(&rank);
 }
 END_TEST
