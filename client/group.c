@@ -20,12 +20,22 @@ int group_check_broken(const struct f8_group *group)
         group->over_hosts ? "_hosts with a new unique id" : "");
 }
 
-int group_begin(struct f8_group *group)
+/* The client's call has begun with `status`. */
+static int begin(struct f8_group *group, int status)
 {
-    int status = client_begin(group_client(group));
     if (status == F8_OK && group_check_broken(group) != F8_OK)
         status = client_end(group->client, F8_EBROKEN);
     return status;
+}
+
+int group_begin(struct f8_group *group)
+{
+    return begin(group, client_begin(group_client(group)));
+}
+
+int group_begin_local(struct f8_group *group)
+{
+    return begin(group, client_begin_local(group_client(group)));
 }
 
 int group_enter_sealed(struct f8_group *group)

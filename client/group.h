@@ -127,6 +127,15 @@ int group_check_broken(const struct f8_group *group);
         return begun_call == F8_OK ? client_end(called_group->client, (call)) : begun_call;        \
     } while (0)
 
+/* The same for what needs no daemon. */
+int group_begin_local(struct f8_group *group);
+#define GROUP_CALL_LOCAL(group, call)                                                              \
+    do {                                                                                           \
+        struct f8_group *called_group = (group);                                                   \
+        int begun_call = group_begin_local(called_group);                                          \
+        return begun_call == F8_OK ? client_end(called_group->client, (call)) : begun_call;        \
+    } while (0)
+
 /* The client of a group that a public function was given, for CLIENT_CALL: NULL for NULL. */
 static inline struct f8_client *group_client(const struct f8_group *group)
 {
