@@ -169,8 +169,9 @@ int reconnect_by_itself(struct f8_client *client, int64_t deadline)
     const struct terms terms = {
         .timeout_ms = left_ms(deadline, INT_MAX), .deadline = deadline, .by_itself = true};
     int status = reconnect_on(client, &terms);
-    if (status != F8_OK) /* a daemon that was told a part is none: the next call begins anew */
-        channel_hang_up(client->channel);
+    /* A daemon that was told a part is none: the next call begins anew. */
+    if (status != F8_OK && !channel_is_lost(client->channel))
+        leave(client, true);
     for (struct f8_group *g = client->groups; g && status == F8_OK; g = g->next)
         g->broken = true;
     return status;
