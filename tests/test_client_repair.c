@@ -235,13 +235,16 @@ static void *permit_joins(void *argument)
     return NULL;
 }
 
-/* One that was told to end lets nobody join: as good as gone, also while it is there. */
+/* One that was told to end lets nobody join: as good as gone, also while it is there, for a group
+ * that must re-join, or if no group goes on. */
 START_TEST(a_daemon_that_drains)
 {
     struct one_rank rank;
     struct f8_group *other;
     pthread_t thread;
     one_rank_seal_as(&rank, in_turn_serve, PATIENCE_MS);
+    if (_i == 0)
+        must(f8_group_rejoin(rank.group)); /* it is not sealed then */
     rank.daemon.fail_status = F8_ECONN;
     rank.daemon.fail_body = F8__REQUEST__BODY_JOIN;
     ck_assert_int_eq(pthread_create(&thread, NULL, permit_joins, &rank), 0);
@@ -249,6 +252,32 @@ START_TEST(a_daemon_that_drains)
     pthread_join(thread, NULL);
     assert_fails(status, F8_EBROKEN, "ended");
     in_turn_recover(&rank);
+    one_rank_stop(&rank);
+}
+END_TEST
+
+/* But while another group goes on, what the daemon waits for before it ends is not cut. */
+START_TEST(a_refused_join_cuts_nothing)
+{
+    struct one_rank rank;
+    struct f8_group *other;
+    one_rank_seal_as(&rank, in_turn_serve, PATIENCE_MS);
+    rank.daemon.withhold = F8__REQUEST__BODY_GATHER;
+    must(f8_gather(rank.group, EMBED, 0, NULL));
+    rank.daemon.fail_status = F8_ECONN;
+    rank.daemon.fail_body = F8__REQUEST__BODY_JOIN;
+    for (int times = 0; times < 2; times++)
+        assert_fails(
+            f8_group_join(rank.client, "x", 0, 1, &other), F8_ECONN, "refused by the test");
+    fake_go(&rank.daemon);
+    must(f8_post_gather(rank.group, EMBED, F8_FOREVER, NULL, 0, NULL));
+    must(f8_release(rank.group, EMBED, NULL));
+    ck_assert_int_eq(rank.daemon.counts[F8__REQUEST__BODY_JOIN], 3);
+    rank.daemon.fail_body = 0;
+    rank.daemon.withhold = 0;
+    in_turn_end();
+    assert_fails(f8_group_join(rank.client, "x", 0, 1, &other), F8_EBROKEN, "was told all");
+    must(f8_group_join(rank.client, "x", 0, 1, &other));
     one_rank_stop(&rank);
 }
 END_TEST
@@ -351,6 +380,7 @@ int main(void)
     tcase_add_test(tcase, off_is_as_ever);
     tcase_add_test(tcase, a_refusal_is_told_and_tried_again);
     tcase_add_loop_test(tcase, a_daemon_that_drains, 0, 2);
+    tcase_add_test(tcase, a_refused_join_cuts_nothing);
     tcase_add_test(tcase, one_thread_for_all);
     tcase_add_test(tcase, all_are_told_that_nobody_comes);
     tcase_add_test(tcase, meanwhile);
