@@ -90,12 +90,16 @@ static int say_hello(
     request.body_case = F8__REQUEST__BODY_HELLO;
     request.hello = &hello;
     F8__Reply *reply = NULL;
+    channel->heeds_signals = options->heeds_signals;
     int status = channel_ask(channel, &request, patience_ms, &reply);
+    channel->heeds_signals = false;
     if (status == F8_EDEADLINE)
         return error_set(F8_ENODAEMON,
             "f8gatherd at %s did not answer within %g s; it may be "
             "stopped",
             channel->socket, patience_ms / 1e3);
+    if (status == F8_EINTR)
+        return error_set(status, "a signal came while a daemon was looked for");
     if (status != F8_OK)
         return status;
     status = take_hello(channel, reply);
@@ -186,7 +190,7 @@ void channel_close(struct channel *channel)
     channel_close_child(channel);
 }
 
-/* Sends and waits, going on after signals. */
+/* Sends and waits, going on after signals unless they are heeded. */
 static int ask(struct channel *channel, F8__Request *request, const struct wire_fds *fds,
     int64_t deadline, struct channel_reply *ret_reply, F8__Reply **ret_message)
 {
@@ -194,13 +198,13 @@ static int ask(struct channel *channel, F8__Request *request, const struct wire_
     int status;
     do
         status = channel_send_with(channel, request, fds, ret_message != NULL, &id);
-    while (status == F8_EINTR);
+    while (status == F8_EINTR && !channel->heeds_signals);
     if (status != F8_OK)
         return status;
     do
         status = channel_wait_until(channel, id, deadline, ret_reply, ret_message);
-    while (status == F8_EINTR);
-    if (status == F8_EDEADLINE)
+    while (status == F8_EINTR && !channel->heeds_signals);
+    if (status == F8_EDEADLINE || status == F8_EINTR)
         channel_abandon(channel, id);
     return status == F8_OK ? ret_reply->status : status;
 }

@@ -25,6 +25,7 @@ struct channel_options {
     const char *token;  /* may be NULL */
     F8__Role role;
     int timeout_ms; /* for the daemon to accept and to answer the Hello; 0: SOCKET_PATIENCE_MS */
+    bool heeds_signals; /* one ends the wait for that answer: F8_EINTR */
 };
 
 /* Messages both ways since channel_open. */

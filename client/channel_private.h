@@ -40,6 +40,7 @@ struct channel {
     pid_t daemon_pid;      /* 0 until the Hello is answered */
     uint64_t capabilities; /* of the daemon: bits by enum f8_capability */
     int64_t limit;         /* deadline of channel_call */
+    bool heeds_signals;    /* they end channel_ask; while the Hello is answered */
 
     pthread_mutex_t send_lock; /* numbering and sending, so that ids ascend on the socket */
 

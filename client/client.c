@@ -138,7 +138,7 @@ static int find_capability(struct f8_client *client, const char *name, int *ret_
 
 int f8_capability(struct f8_client *client, const char *name, int *ret_has)
 {
-    CLIENT_CALL(client, find_capability(client, name, ret_has));
+    CLIENT_CALL_LOCAL(client, find_capability(client, name, ret_has));
 }
 
 int client_check_stream(struct f8_client *client, const char *call, const void *stream)
@@ -237,5 +237,5 @@ static int read_traffic(struct f8_client *client, struct f8_traffic *ret_traffic
 
 int f8_traffic_read(struct f8_client *client, struct f8_traffic *ret_traffic)
 {
-    CLIENT_CALL(client, read_traffic(client, ret_traffic));
+    CLIENT_CALL_LOCAL(client, read_traffic(client, ret_traffic));
 }

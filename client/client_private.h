@@ -102,6 +102,14 @@ void client_release(struct f8_client *client);
         return begun_call == F8_OK ? client_end(called_client, (call)) : begun_call;               \
     } while (0)
 
+/* CLIENT_CALL of what needs no daemon. */
+#define CLIENT_CALL_LOCAL(client, call)                                                            \
+    do {                                                                                           \
+        struct f8_client *called_client = (client);                                                \
+        int begun_call = client_begin_local(called_client);                                        \
+        return begun_call == F8_OK ? client_end(called_client, (call)) : begun_call;               \
+    } while (0)
+
 /* ---- repair.c: a client that connects again by itself ---- */
 
 /* 0: it is not to. */

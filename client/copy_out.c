@@ -67,7 +67,7 @@ static int ask_copy_size(
 
 int f8_copy_size(struct f8_group *group, uint32_t bucket, enum f8_layout layout, uint64_t *ret_size)
 {
-    GROUP_CALL(group, ask_copy_size(group, bucket, layout, ret_size));
+    GROUP_CALL_LOCAL(group, ask_copy_size(group, bucket, layout, ret_size));
 }
 
 static int check_copy(const struct f8_group *group, const struct bucket *bucket,
@@ -113,5 +113,5 @@ static int copy_bucket(struct f8_group *group, uint32_t bucket, enum f8_layout l
 int f8_copy_out(struct f8_group *group, uint32_t bucket, enum f8_layout layout, void *dst,
     uint64_t size, void *stream)
 {
-    GROUP_CALL(group, copy_bucket(group, bucket, layout, dst, size, stream));
+    GROUP_CALL_LOCAL(group, copy_bucket(group, bucket, layout, dst, size, stream));
 }

@@ -173,6 +173,8 @@ void device_leave(struct device *device, struct channel *channel)
     request.body_case = F8__REQUEST__BODY_DEVICE_DROP;
     request.device_drop = &drop;
     F8__Reply *reply = NULL;
+    if (device->left)
+        return;
     /* What the device still does for requests that nobody waited for is the daemon's to await. One
        that is told to end hangs up before it has: only its end says that it uses nothing more. */
     int status = channel_ask(channel, &request, DEVICE_PATIENCE_MS, &reply);

@@ -34,7 +34,7 @@ int device_open(struct channel *channel, int ordinal, struct device **ret_device
 /*
  * Before the connection ends, after the groups' arenas were closed: asks the daemon to let go of
  * the client's memory and events, and waits for that, or for the end of a daemon that has hung up,
- * some seconds at most.
+ * some seconds at most. Once a daemon has let go there is nothing more to do.
  */
 void device_leave(struct device *device, struct channel *channel);
 

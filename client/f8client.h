@@ -25,16 +25,15 @@
  * failure the ret_ outputs are untouched and f8_error_text() of the calling thread says what was
  * wrong, with names and values.
  *
- * Names. Of jobs, groups, weights and buckets: 1 to 255 bytes of UTF-8 without control characters;
- * F8_EINVAL otherwise.
+ * Names. 1 to 255 bytes of UTF-8 without control characters; F8_EINVAL otherwise.
  *
  * Threads. Any thread may call any function at any time, except f8_close, which must be the last
- * call on its client. A thread that waits never blocks another thread's call.
+ * call on its client. A thread that waits never blocks another's call (but see reconnect_ms).
  *
  * Signals. A wait for other ranks (f8_seal, f8_wait, f8_post_gather, f8_quiesce) that a signal
  * handler ends returns F8_EINTR; nothing is lost, call it again. So does f8_precompute, f8_sync,
  * f8_invalidate, f8_pre_gather or f8_gather, in which case nothing was sent. Calls that the daemon
- * answers at once are not ended by signals.
+ * answers at once are not ended by signals, unless they look for a daemon (reconnect_ms).
  *
  * Fork. In a forked child every call returns F8_EFORKED, and f8_close only frees. The gathered
  * weights are not mapped in the child. CUDA does not work in a child of a process that has used it:
@@ -116,8 +115,10 @@ struct f8_connect_options {
  *
  * Of several threads whose calls meet the end, one does this, when the others have left their
  * calls; those return what it returns, and calls that begin meanwhile wait for it. Without a daemon
- * in time: F8_ENODAEMON, F8_ECONN; else errors of f8_reconnect. After one, the next call first
- * tries again. f8_release and f8_close never try. f8_reconnect may be called all the same.
+ * in time (a timeout of the call's own does not count): F8_ENODAEMON, F8_ECONN; F8_EINTR after a
+ * signal to the thread that looks; else errors of f8_reconnect. Then the next call tries first, but
+ * not what needs no daemon: f8_close, f8_release, f8_gather_test, f8_view_check, f8_copy_size,
+ * f8_copy_out, f8_syncs, f8_capability, f8_traffic_read. f8_reconnect may be called all the same.
  */
 
 /*
@@ -364,9 +365,8 @@ typedef uint64_t f8_ticket;
 /*
  * Collective, and optional: without it each f8_gather finds its scales by itself. Starts the
  * batched computation of the scales of all dynamic weights: one amax per weight that names the
- * group, one reduction. Returns once it is sent. F8_EBUSY names a bucket, of
- * this group or of one whose weights name it, that is being gathered by this rank and not waited
- * for; F8_ELIMIT: 16 tickets are open.
+ * group, one reduction. Returns once it is sent. F8_EBUSY names a bucket, of this group or of one
+ * whose weights name it, that this rank gathers and has not waited for; F8_ELIMIT: 16 tickets open.
  */
 F8_API int f8_precompute(
     struct f8_group *group, int64_t deadline_ms, void *stream, f8_ticket *ret_ticket);

@@ -182,10 +182,13 @@ int f8_gather(struct f8_group *group, uint32_t bucket, int64_t deadline_ms, void
     GROUP_CALL(group, gather_bucket(group, bucket, deadline_ms, stream));
 }
 
-/* The views' mark of a use: those of an earlier generation of the group never match. */
+/*
+ * The views' mark of a use: those from before the group began anew never match. Its generation
+ * does not tell: another daemon counts generations, and uses, from the start.
+ */
 static uint64_t use_mark(const struct f8_group *group, const struct bucket *bucket)
 {
-    return group->generation << 32 | (uint32_t)bucket->use;
+    return (uint64_t)group->entries << 32 | (uint32_t)bucket->use;
 }
 
 static void fill_view(
@@ -335,17 +338,19 @@ static int test_gather(struct f8_group *group, uint32_t bucket, int *ret_done)
     int status = group_enter_bucket(group, bucket, &b);
     if (status != F8_OK)
         return status;
-    status = check_requested(b, "f8_gather_test");
+    bool lost = group->lost; /* and likewise, though no daemon has been found yet */
+    if (!lost)
+        status = check_requested(b, "f8_gather_test");
     uint64_t id = b->gather;
     pthread_mutex_unlock(&group->lock);
     if (status == F8_OK)
-        *ret_done = channel_test(group->client->channel, id);
+        *ret_done = lost || channel_test(group->client->channel, id);
     return status;
 }
 
 int f8_gather_test(struct f8_group *group, uint32_t bucket, int *ret_done)
 {
-    CLIENT_CALL(group_client(group), test_gather(group, bucket, ret_done));
+    CLIENT_CALL_LOCAL(group_client(group), test_gather(group, bucket, ret_done));
 }
 
 static int check_view(struct f8_group *group, const struct f8_view *view)
@@ -368,7 +373,7 @@ static int check_view(struct f8_group *group, const struct f8_view *view)
 
 int f8_view_check(struct f8_group *group, const struct f8_view *view)
 {
-    GROUP_CALL(group, check_view(group, view));
+    GROUP_CALL_LOCAL(group, check_view(group, view));
 }
 
 /* Releases a bucket, if it is held; lock held. */
@@ -407,7 +412,5 @@ static int release_bucket(struct f8_group *group, uint32_t bucket, void *stream)
 
 int f8_release(struct f8_group *group, uint32_t bucket, void *stream)
 {
-    int status = client_begin_local(group_client(group));
-    return status == F8_OK ? client_end(group->client, release_bucket(group, bucket, stream))
-                           : status;
+    CLIENT_CALL_LOCAL(group_client(group), release_bucket(group, bucket, stream));
 }

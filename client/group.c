@@ -20,12 +20,22 @@ int group_check_broken(const struct f8_group *group)
         group->over_hosts ? "_hosts with a new unique id" : "");
 }
 
-int group_begin(struct f8_group *group)
+/* The client's call has begun with `status`. */
+static int begin(struct f8_group *group, int status)
 {
-    int status = client_begin(group_client(group));
     if (status == F8_OK && group_check_broken(group) != F8_OK)
         status = client_end(group->client, F8_EBROKEN);
     return status;
+}
+
+int group_begin(struct f8_group *group)
+{
+    return begin(group, client_begin(group_client(group)));
+}
+
+int group_begin_local(struct f8_group *group)
+{
+    return begin(group, client_begin_local(group_client(group)));
 }
 
 int group_enter_sealed(struct f8_group *group)
@@ -198,9 +208,6 @@ static int send_join(struct f8_group *group, bool rejoin, const struct f8_hosts 
     request.body_case = F8__REQUEST__BODY_JOIN;
     request.join = &join;
     int status = channel_call(group->client->channel, &request, -1, ret_reply);
-    /* It was told to end and lets nobody join: its end may as well be met now. */
-    if (status == F8_ECONN && !hosts && group->client->repair.patience_ms != 0)
-        channel_hang_up(group->client->channel);
     if (status == F8_OK && ret_reply->body != F8__REPLY__BODY_JOIN)
         return error_set(F8_EPROTO, "the daemon answered a join without a generation");
     if (status == F8_OK && rejoin && ret_reply->first != group->id)
@@ -239,6 +246,28 @@ static void unlist_group(struct f8_group *group)
     pthread_mutex_unlock(&client->lock);
 }
 
+/* A join was refused by a daemon that was told to end: a client that connects again by itself may
+ * as well meet its end now. */
+static void meet_end(struct f8_client *client)
+{
+    if (client->repair.patience_ms != 0)
+        channel_hang_up(client->channel);
+}
+
+/* Whether a group may have collectives under way, here or at its other ranks. */
+static bool one_goes_on(struct f8_client *client)
+{
+    bool goes_on = false;
+    pthread_mutex_lock(&client->lock);
+    for (struct f8_group *g = client->groups; g && !goes_on; g = g->next) {
+        pthread_mutex_lock(&g->lock);
+        goes_on = g->sealed && !g->lost && !g->broken;
+        pthread_mutex_unlock(&g->lock);
+    }
+    pthread_mutex_unlock(&client->lock);
+    return goes_on;
+}
+
 /* Joins a group that is in the list, so that its name is taken meanwhile. */
 static int join(struct f8_group *group, const struct f8_hosts *hosts)
 {
@@ -249,6 +278,8 @@ static int join(struct f8_group *group, const struct f8_hosts *hosts)
     status = send_join(group, false, hosts, &reply);
     if (status != F8_OK) {
         unlist_group(group);
+        if (status == F8_ECONN && !hosts && !one_goes_on(group->client))
+            meet_end(group->client);
         return status;
     }
     group->id = (uint32_t)reply.first;
@@ -296,6 +327,7 @@ static void start_over(struct f8_group *group, uint64_t generation)
     group->sealed = false;
     group->broken = false;
     group->generation = generation;
+    group->entries++;
     pthread_mutex_unlock(&group->lock);
     /* The daemon keeps its events only until this rank asks for the next seal. */
     if (client_device(group->client))
@@ -353,7 +385,9 @@ static int enter_next(struct f8_group *group, const struct f8_hosts *hosts)
         return return_to_hosts(group, hosts);
     struct channel_reply reply = {.second = group->generation};
     int status = send_join(group, true, hosts, &reply);
-    if (status == F8_EORDER && group->rejoined)
+    if (status == F8_ECONN && !hosts)
+        meet_end(group->client); /* there is no other way back for this group */
+    else if (status == F8_EORDER && group->rejoined)
         status = F8_OK;
     else if (status == F8_OK)
         group->rejoined = false;

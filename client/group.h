@@ -81,7 +81,8 @@ struct f8_group {
 
     pthread_mutex_t lock; /* all below but num_reading; never held while waiting */
     uint64_t generation;
-    bool busy; /* a thread is in f8_register, f8_seal or f8_group_rejoin */
+    uint32_t entries; /* how often it began anew, at any daemon: of the views' mark */
+    bool busy;        /* a thread is in f8_register, f8_seal or f8_group_rejoin */
     bool sealed;
     bool over_hosts;
     bool lost; /* its daemon is gone, and the one that is there does not know it yet */
@@ -123,6 +124,15 @@ int group_check_broken(const struct f8_group *group);
     do {                                                                                           \
         struct f8_group *called_group = (group);                                                   \
         int begun_call = group_begin(called_group);                                                \
+        return begun_call == F8_OK ? client_end(called_group->client, (call)) : begun_call;        \
+    } while (0)
+
+/* The same for what needs no daemon. */
+int group_begin_local(struct f8_group *group);
+#define GROUP_CALL_LOCAL(group, call)                                                              \
+    do {                                                                                           \
+        struct f8_group *called_group = (group);                                                   \
+        int begun_call = group_begin_local(called_group);                                          \
         return begun_call == F8_OK ? client_end(called_group->client, (call)) : begun_call;        \
     } while (0)
 

@@ -44,13 +44,14 @@ static void leave(struct f8_client *client, bool by_itself)
 
 /* Another connection to the same socket takes the place of the old one, which is kept until then.
  */
-static int replace_channel(struct f8_client *client, int timeout_ms)
+static int replace_channel(struct f8_client *client, int timeout_ms, bool by_itself)
 {
     const struct channel_options options = {.socket = channel_socket(client->channel),
         .job = client->job,
         .token = client->token,
         .role = F8__ROLE__TRAINER,
-        .timeout_ms = timeout_ms};
+        .timeout_ms = timeout_ms,
+        .heeds_signals = by_itself};
     struct channel *channel;
     int status = channel_open(&options, &channel);
     if (status != F8_OK)
@@ -128,14 +129,15 @@ static int reconnect(struct f8_client *client, const struct terms *terms)
 {
     leave(client, terms->by_itself);
     bool limited = terms->timeout_ms > 0;
-    int status =
-        replace_channel(client, limited ? left_ms(terms->deadline, SOCKET_PATIENCE_MS) : 0);
+    int patience_ms = limited ? left_ms(terms->deadline, SOCKET_PATIENCE_MS) : 0;
+    int status = replace_channel(client, patience_ms, terms->by_itself);
     if (status == F8_OK)
         status = tell_all(client, limited ? left_ms(terms->deadline, terms->timeout_ms) : 0);
     return status;
 }
 
-/* Until it is done, or fails by more than want of a daemon, or the time is over. */
+/* Until it is done, or fails by more than want of a daemon, or the time is over; by itself also
+ * until a signal's handler has run: who waits without end must be able to stop. */
 static int keep_trying(struct f8_client *client, const struct terms *terms)
 {
     for (;;) {
@@ -144,7 +146,8 @@ static int keep_trying(struct f8_client *client, const struct terms *terms)
         bool again = status == F8_ENODAEMON || status == F8_ECONN;
         if (!again || (terms->timeout_ms >= 0 && reconnect_now_ms() >= terms->deadline))
             return status;
-        (void)poll(NULL, 0, PAUSE_MS);
+        if (poll(NULL, 0, PAUSE_MS) < 0 && terms->by_itself)
+            return error_set(F8_EINTR, "a signal came while a daemon was looked for");
     }
 }
 
@@ -166,8 +169,9 @@ int reconnect_by_itself(struct f8_client *client, int64_t deadline)
     const struct terms terms = {
         .timeout_ms = left_ms(deadline, INT_MAX), .deadline = deadline, .by_itself = true};
     int status = reconnect_on(client, &terms);
-    if (status != F8_OK) /* a daemon that was told a part is none: the next call begins anew */
-        channel_hang_up(client->channel);
+    /* A daemon that was told a part is none: the next call begins anew. */
+    if (status != F8_OK && !channel_is_lost(client->channel))
+        leave(client, true);
     for (struct f8_group *g = client->groups; g && status == F8_OK; g = g->next)
         g->broken = true;
     return status;

@@ -55,7 +55,9 @@ static int seize(struct f8_client *client, int64_t deadline)
                 "connected to in %d ms",
                 calls == CLIENT_SEIZED ? "another thread's f8_reconnect" : "another thread's call",
                 client->repair.patience_ms);
-        (void)poll(NULL, 0, PAUSE_MS);
+        if (poll(NULL, 0, PAUSE_MS) < 0)
+            return error_set(
+                F8_EINTR, "the daemon has ended, and a signal came before another was looked for");
         calls = 0;
     }
     return F8_OK;

@@ -224,13 +224,14 @@ static int refuse_again(const struct f8_group *group)
 }
 
 /* The text of a seal that the daemon refused says what must come before it. */
-static int with_remedy(int status)
+static int with_remedy(const struct f8_group *group, int status)
 {
     char text[1024];
     if (status != F8_EBROKEN)
         return status;
     (void)snprintf(text, sizeof(text), "%s", error_text());
-    return error_set(status, "%s; call f8_group_rejoin before f8_seal", text);
+    return error_set(status, "%s; call f8_group_rejoin%s before f8_seal", text,
+        group->over_hosts ? " (or f8_group_rejoin_hosts, if a host was lost)" : "");
 }
 
 static int seal_group(struct f8_group *group, const struct f8_seal_options *options)
@@ -250,7 +251,7 @@ static int seal_group(struct f8_group *group, const struct f8_seal_options *opti
     if (status == F8_OK)
         status = finish_seal(group);
     group_end_setup(group);
-    return with_remedy(status);
+    return with_remedy(group, status);
 }
 
 int f8_seal(struct f8_group *group, const struct f8_seal_options *options)

@@ -98,7 +98,7 @@ static int read_syncs(struct f8_group *group, uint64_t *ret_syncs)
 
 int f8_syncs(struct f8_group *group, uint64_t *ret_syncs)
 {
-    GROUP_CALL(group, read_syncs(group, ret_syncs));
+    GROUP_CALL_LOCAL(group, read_syncs(group, ret_syncs));
 }
 
 static int read_whole(int memfd, char *bytes, size_t size)

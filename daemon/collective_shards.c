@@ -109,7 +109,7 @@ int collective_changed(struct member *member, uint32_t first, uint32_t count, st
     for (uint32_t w = first; w < first + count; w++)
         member->versions[w]++;
     struct hosts *hosts = member->group->collective->hosts;
-    if (hosts)
+    if (hosts && count > 0) /* with none a rank only asks whether the group is whole */
         hosts_tell_changed(hosts, member, first, count);
     return F8_OK;
 }

@@ -6,9 +6,13 @@ target_link_libraries(fake_daemon PUBLIC f8proto Threads::Threads)
 foreach(suite test_channel test_channel_flow test_socket)
     f8_add_test(${suite} LABEL client SOURCES ${suite}.c lib/pings.c LIBS f8channel fake_daemon)
 endforeach()
-foreach(suite test_client test_client_groups test_client_state test_client_repair test_gather
-        test_waits test_copy_out)
+foreach(suite test_client test_client_groups test_client_state test_gather test_waits
+        test_copy_out)
     f8_add_test(${suite} LABEL client SOURCES ${suite}.c lib/one_rank.c
+        LIBS f8client_static fake_daemon)
+endforeach()
+foreach(suite test_client_repair test_client_alone)
+    f8_add_test(${suite} LABEL client SOURCES ${suite}.c lib/one_rank.c lib/in_turn.c
         LIBS f8client_static fake_daemon)
 endforeach()
 f8_add_test(test_client_garbage LABEL client SOURCES fuzz/test_client_garbage.c

@@ -3,57 +3,16 @@
  * A client that connects again by itself (reconnect_ms), at a fake daemon that ends as often as the
  * test wants: what the call says that meets the end, what the others say, and who waits for whom.
  */
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "tests/lib/one_rank.h"
+#include "tests/lib/in_turn.h"
 #include "tests/lib/patience.h"
 #include "tests/lib/suite.h"
 
 #define SHORT_MS 200
 #define THREADS  4
-
-static atomic_int serving; /* the connection that is there; the test ends it */
-static atomic_bool away;   /* no daemon takes the place of one that ends, until fake_go */
-
-/* Script: a daemon after another at the same socket, each willing. */
-static void serve_in_turn(struct fake_daemon *daemon, int fd)
-{
-    for (int next = fd; next >= 0;) {
-        serving = fd;
-        fake_serve(daemon, fd);
-        if (away)
-            fake_await_go(daemon);
-        next = accept4(daemon->listener, NULL, NULL, SOCK_CLOEXEC);
-        if (next >= 0) {
-            ck_assert_int_eq(dup3(next, fd, O_CLOEXEC), fd); /* which ends the one before */
-            close(next);
-        }
-    }
-}
-
-static void end_daemon(void)
-{
-    ck_assert_int_eq(shutdown(serving, SHUT_RDWR), 0);
-}
-
-static void must(int status)
-{
-    ck_assert_msg(status == F8_OK, "%s: %s", f8_status_name(status), f8_error_text());
-}
-
-static void recover(struct one_rank *rank)
-{
-    must(f8_group_rejoin(rank->group));
-    must(one_rank_seal_again(rank));
-    one_rank_hold(rank, EMBED);
-    must(f8_release(rank->group, EMBED, NULL));
-    must(f8_changed(rank->group, 1, 1)); /* and when it answers this, it has seen the release */
-}
 
 /* ---- which calls, and what they say ---- */
 
@@ -127,13 +86,24 @@ static int (*const calls[])(const struct one_call *) = {
 #define CALLS   ((int)(sizeof(calls) / sizeof(calls[0])))
 #define REJOIN_ (CALLS - 1)
 
+/* What another daemon gathered is in the same place, in the same generation, of the same use. */
+static void check_gathered_anew(struct one_rank *rank, const struct f8_view old[2])
+{
+    struct f8_view views[2];
+    rank->daemon.use = 0;
+    must(f8_gather(rank->group, LAYER_0, 0, NULL));
+    must(f8_post_gather(rank->group, LAYER_0, F8_FOREVER, views, 2, NULL));
+    must(f8_view_check(rank->group, views));
+    assert_fails(f8_view_check(rank->group, old), F8_ESTALE, "earlier gather");
+}
+
 /* Any of them meets the end, all of them know of it, and nothing is said to the new daemon. */
 START_TEST(whatever_is_asked_is_broken)
 {
     struct one_rank rank;
     struct f8_view views[2];
     struct one_call with = {.rank = &rank};
-    one_rank_seal_as(&rank, serve_in_turn, PATIENCE_MS);
+    one_rank_seal_as(&rank, in_turn_serve, PATIENCE_MS);
     must(f8_gather(rank.group, LAYER_0, 0, NULL));
     must(f8_post_gather(rank.group, LAYER_0, F8_FOREVER, views, 2, NULL));
     rank.daemon.withhold = F8__REQUEST__BODY_PRECOMPUTE;
@@ -141,7 +111,7 @@ START_TEST(whatever_is_asked_is_broken)
     rank.daemon.withhold = F8__REQUEST__BODY_GATHER;
     if (calls[_i] != precompute) /* which it would be too early for */
         must(f8_gather(rank.group, EMBED, 0, NULL));
-    end_daemon();
+    in_turn_end();
     assert_fails(calls[_i](&with), F8_EBROKEN, "f8gatherd (pid 4711) at ");
     assert_text(rank.daemon.socket);
     ck_assert_int_eq(rank.daemon.counts[F8__REQUEST__BODY_JOIN], 2);
@@ -155,8 +125,10 @@ START_TEST(whatever_is_asked_is_broken)
     assert_fails(f8_release(rank.group, LAYER_0, NULL), F8_EORDER, "does not hold");
     ck_assert_int_eq(rank.daemon.counts[F8__REQUEST__BODY_RELEASE], 0);
     rank.daemon.withhold = 0;
-    recover(&rank);
+    rank.daemon.generation = FAKE_GENERATION;
+    in_turn_recover(&rank);
     ck_assert_int_eq(rank.daemon.counts[F8__REQUEST__BODY_RELEASE], 1);
+    check_gathered_anew(&rank, views);
     one_rank_stop(&rank);
 }
 END_TEST
@@ -165,8 +137,8 @@ END_TEST
 START_TEST(rejoining_what_is_joined_is_harmless)
 {
     struct one_rank rank;
-    one_rank_seal_as(&rank, serve_in_turn, PATIENCE_MS);
-    end_daemon();
+    one_rank_seal_as(&rank, in_turn_serve, PATIENCE_MS);
+    in_turn_end();
     assert_fails(f8_changed(rank.group, 0, 1), F8_EBROKEN, "ended");
     rank.daemon.fail_status = F8_EORDER;
     rank.daemon.fail_body = F8__REQUEST__BODY_JOIN;
@@ -185,18 +157,18 @@ START_TEST(calls_of_no_group)
     struct f8_region *region;
     struct f8_group *other;
     void *memory;
-    one_rank_seal_as(&rank, serve_in_turn, PATIENCE_MS);
-    end_daemon();
+    one_rank_seal_as(&rank, in_turn_serve, PATIENCE_MS);
+    in_turn_end();
     assert_fails(f8_region_alloc(rank.client, 4096, &region, &memory), F8_EBROKEN, "was told all");
     must(f8_region_alloc(rank.client, 4096, &region, &memory));
-    end_daemon();
+    in_turn_end();
     assert_fails(f8_group_join(rank.client, "mesh", 0, 2, &other), F8_EBROKEN, "was told all");
     must(f8_group_join(rank.client, "mesh", 0, 2, &other));
-    end_daemon();
+    in_turn_end();
     assert_fails(f8_region_free(region), F8_EBROKEN, "was told all");
     must(f8_region_free(region));
     ck_assert_int_eq(rank.daemon.counts[F8__REQUEST__BODY_REGION_ADD], 3);
-    recover(&rank);
+    in_turn_recover(&rank);
     assert_fails(f8_changed(other, 0, 0), F8_EBROKEN, "group mesh is broken");
     one_rank_stop(&rank);
 }
@@ -206,15 +178,15 @@ END_TEST
 START_TEST(by_hand_all_the_same)
 {
     struct one_rank rank;
-    one_rank_seal_as(&rank, serve_in_turn, PATIENCE_MS);
-    end_daemon();
+    one_rank_seal_as(&rank, in_turn_serve, PATIENCE_MS);
+    in_turn_end();
     must(f8_reconnect(rank.client, PATIENCE_MS));
     must(one_rank_seal_again(&rank));
-    end_daemon();
+    in_turn_end();
     assert_fails(f8_changed(rank.group, 0, 1), F8_EBROKEN, "ended");
     must(f8_reconnect(rank.client, PATIENCE_MS));
     must(one_rank_seal_again(&rank));
-    recover(&rank);
+    in_turn_recover(&rank);
     one_rank_stop(&rank);
 }
 END_TEST
@@ -222,8 +194,8 @@ END_TEST
 START_TEST(off_is_as_ever)
 {
     struct one_rank rank;
-    one_rank_seal_as(&rank, serve_in_turn, 0);
-    end_daemon();
+    one_rank_seal_as(&rank, in_turn_serve, 0);
+    in_turn_end();
     assert_fails(f8_changed(rank.group, 0, 1), F8_ECONN, "is lost");
     assert_fails(f8_changed(rank.group, 0, 1), F8_ECONN, "is lost");
     ck_assert_int_eq(rank.daemon.counts[F8__REQUEST__BODY_JOIN], 1);
@@ -231,66 +203,24 @@ START_TEST(off_is_as_ever)
 }
 END_TEST
 
-/* ---- no daemon, or one that refuses ---- */
-
-START_TEST(nobody_comes)
-{
-    struct one_rank rank;
-    struct timespec from, to;
-    one_rank_seal_as(&rank, serve_in_turn, SHORT_MS);
-    one_rank_hold(&rank, EMBED);
-    away = true;
-    end_daemon();
-    assert_fails(f8_changed(rank.group, 0, 1), F8_ENODAEMON, rank.daemon.socket);
-    (void)clock_gettime(CLOCK_MONOTONIC, &from);
-    assert_fails(f8_changed(rank.group, 0, 1), F8_ENODAEMON, rank.daemon.socket);
-    (void)clock_gettime(CLOCK_MONOTONIC, &to);
-    int64_t took_ms = (to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000;
-    ck_assert_int_ge(took_ms, SHORT_MS / 2);   /* it looked again */
-    must(f8_release(rank.group, EMBED, NULL)); /* and this does not look */
-    away = false;
-    fake_go(&rank.daemon);
-    int status = F8_ENODAEMON;
-    while (status == F8_ENODAEMON) /* each as long as that, on a busy machine */
-        status = f8_changed(rank.group, 0, 1);
-    assert_fails(status, F8_EBROKEN, "group dp is broken");
-    recover(&rank);
-    one_rank_stop(&rank);
-}
-END_TEST
-
-START_TEST(closing_does_not_look)
-{
-    struct one_rank rank;
-    one_rank_seal_as(&rank, serve_in_turn, SHORT_MS);
-    away = true;
-    end_daemon();
-    if (_i)
-        assert_fails(f8_changed(rank.group, 0, 1), F8_ENODAEMON, rank.daemon.socket);
-    f8_close(rank.client);
-    away = false;
-    fake_go(&rank.daemon);
-    rank.client = NULL;
-    one_rank_stop(&rank);
-    ck_assert_int_eq(rank.daemon.counts[F8__REQUEST__BODY_JOIN], 1);
-}
-END_TEST
+/* ---- one that refuses ---- */
 
 /* A daemon that refuses is none to go on with: all is told anew by the next call. */
 START_TEST(a_refusal_is_told_and_tried_again)
 {
     struct one_rank rank;
     uint64_t syncs;
-    one_rank_seal_as(&rank, serve_in_turn, PATIENCE_MS);
+    one_rank_seal_as(&rank, in_turn_serve, PATIENCE_MS);
     rank.daemon.fail_status = F8_ELIMIT;
     rank.daemon.fail_body = F8__REQUEST__BODY_REGISTER;
-    end_daemon();
+    in_turn_end();
     for (int times = 0; times < 2; times++)
         assert_fails(f8_changed(rank.group, 0, 1), F8_ELIMIT, "refused by the test");
+    must(f8_syncs(rank.group, &syncs)); /* which asks no daemon */
     rank.daemon.fail_body = 0;
-    assert_fails(f8_syncs(rank.group, &syncs), F8_EBROKEN, "group dp is broken");
+    assert_fails(f8_changed(rank.group, 0, 1), F8_EBROKEN, "group dp is broken");
     ck_assert_int_eq(rank.daemon.counts[F8__REQUEST__BODY_JOIN], 4);
-    recover(&rank);
+    in_turn_recover(&rank);
     one_rank_stop(&rank);
 }
 END_TEST
@@ -305,20 +235,49 @@ static void *permit_joins(void *argument)
     return NULL;
 }
 
-/* One that was told to end lets nobody join: as good as gone, also while it is there. */
+/* One that was told to end lets nobody join: as good as gone, also while it is there, for a group
+ * that must re-join, or if no group goes on. */
 START_TEST(a_daemon_that_drains)
 {
     struct one_rank rank;
     struct f8_group *other;
     pthread_t thread;
-    one_rank_seal_as(&rank, serve_in_turn, PATIENCE_MS);
+    one_rank_seal_as(&rank, in_turn_serve, PATIENCE_MS);
+    if (_i == 0)
+        must(f8_group_rejoin(rank.group)); /* it is not sealed then */
     rank.daemon.fail_status = F8_ECONN;
     rank.daemon.fail_body = F8__REQUEST__BODY_JOIN;
     ck_assert_int_eq(pthread_create(&thread, NULL, permit_joins, &rank), 0);
     int status = _i ? f8_group_rejoin(rank.group) : f8_group_join(rank.client, "x", 0, 1, &other);
     pthread_join(thread, NULL);
     assert_fails(status, F8_EBROKEN, "ended");
-    recover(&rank);
+    in_turn_recover(&rank);
+    one_rank_stop(&rank);
+}
+END_TEST
+
+/* But while another group goes on, what the daemon waits for before it ends is not cut. */
+START_TEST(a_refused_join_cuts_nothing)
+{
+    struct one_rank rank;
+    struct f8_group *other;
+    one_rank_seal_as(&rank, in_turn_serve, PATIENCE_MS);
+    rank.daemon.withhold = F8__REQUEST__BODY_GATHER;
+    must(f8_gather(rank.group, EMBED, 0, NULL));
+    rank.daemon.fail_status = F8_ECONN;
+    rank.daemon.fail_body = F8__REQUEST__BODY_JOIN;
+    for (int times = 0; times < 2; times++)
+        assert_fails(
+            f8_group_join(rank.client, "x", 0, 1, &other), F8_ECONN, "refused by the test");
+    fake_go(&rank.daemon);
+    must(f8_post_gather(rank.group, EMBED, F8_FOREVER, NULL, 0, NULL));
+    must(f8_release(rank.group, EMBED, NULL));
+    ck_assert_int_eq(rank.daemon.counts[F8__REQUEST__BODY_JOIN], 3);
+    rank.daemon.fail_body = 0;
+    rank.daemon.withhold = 0;
+    in_turn_end();
+    assert_fails(f8_group_join(rank.client, "x", 0, 1, &other), F8_EBROKEN, "was told all");
+    must(f8_group_join(rank.client, "x", 0, 1, &other));
     one_rank_stop(&rank);
 }
 END_TEST
@@ -348,7 +307,7 @@ static void end_under_threads(struct one_rank *rank, int expected)
         must(f8_precompute(rank->group, 0, NULL, &waiters[i].call.ticket));
         ck_assert_int_eq(pthread_create(&waiters[i].thread, NULL, wait_as_thread, &waiters[i]), 0);
     }
-    end_daemon();
+    in_turn_end();
     int status = f8_changed(rank->group, 1, 1);
     ck_assert_msg(status == expected, "%s: %s", f8_status_name(status), f8_error_text());
     for (int i = 0; i < THREADS; i++) {
@@ -361,11 +320,11 @@ static void end_under_threads(struct one_rank *rank, int expected)
 START_TEST(one_thread_for_all)
 {
     struct one_rank rank;
-    one_rank_seal_as(&rank, serve_in_turn, PATIENCE_MS);
+    one_rank_seal_as(&rank, in_turn_serve, PATIENCE_MS);
     for (int times = 1; times <= 10; times++) {
         end_under_threads(&rank, F8_EBROKEN);
         ck_assert_int_eq(rank.daemon.counts[F8__REQUEST__BODY_JOIN], 2 * times);
-        recover(&rank);
+        in_turn_recover(&rank);
     }
     one_rank_stop(&rank);
 }
@@ -374,10 +333,10 @@ END_TEST
 START_TEST(all_are_told_that_nobody_comes)
 {
     struct one_rank rank;
-    one_rank_seal_as(&rank, serve_in_turn, SHORT_MS);
-    away = true;
+    one_rank_seal_as(&rank, in_turn_serve, SHORT_MS);
+    in_turn_away = true;
     end_under_threads(&rank, F8_ENODAEMON);
-    away = false;
+    in_turn_away = false;
     fake_go(&rank.daemon);
     one_rank_stop(&rank);
 }
@@ -390,17 +349,17 @@ START_TEST(meanwhile)
     struct waiter waiter = {.call.rank = &rank};
     struct f8_region *region;
     void *memory;
-    one_rank_seal_as(&rank, serve_in_turn, PATIENCE_MS);
+    one_rank_seal_as(&rank, in_turn_serve, PATIENCE_MS);
     one_rank_hold(&rank, EMBED);
     rank.daemon.withhold = F8__REQUEST__BODY_PRECOMPUTE;
     must(f8_precompute(rank.group, 0, NULL, &waiter.call.ticket));
     ck_assert_int_eq(pthread_create(&waiter.thread, NULL, wait_as_thread, &waiter), 0);
-    away = true;
-    end_daemon();
+    in_turn_away = true;
+    in_turn_end();
     struct pollfd listener = {.fd = rank.daemon.listener, .events = POLLIN};
     ck_assert_int_eq(poll(&listener, 1, PATIENCE_MS), 1); /* the thread has found the end */
     assert_fails(f8_reconnect(rank.client, 0), F8_EBUSY, "has not returned");
-    away = false;
+    in_turn_away = false;
     fake_go(&rank.daemon);
     must(f8_release(rank.group, EMBED, NULL));
     must(f8_region_alloc(rank.client, 4096, &region, &memory));
@@ -419,10 +378,9 @@ int main(void)
     tcase_add_test(tcase, calls_of_no_group);
     tcase_add_test(tcase, by_hand_all_the_same);
     tcase_add_test(tcase, off_is_as_ever);
-    tcase_add_test(tcase, nobody_comes);
-    tcase_add_loop_test(tcase, closing_does_not_look, 0, 2);
     tcase_add_test(tcase, a_refusal_is_told_and_tried_again);
     tcase_add_loop_test(tcase, a_daemon_that_drains, 0, 2);
+    tcase_add_test(tcase, a_refused_join_cuts_nothing);
     tcase_add_test(tcase, one_thread_for_all);
     tcase_add_test(tcase, all_are_told_that_nobody_comes);
     tcase_add_test(tcase, meanwhile);

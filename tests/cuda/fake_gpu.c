@@ -32,14 +32,10 @@ static int listen_at(const char *path)
     return fd;
 }
 
-void fake_gpu_start(struct fake_gpu *gpu)
+static void launch(struct fake_gpu *gpu)
 {
     posix_spawn_file_actions_t actions;
     char *arguments[] = {(char *)"fake_gpu", (char *)FAKE_GPU_ARGUMENT, NULL};
-    memset(gpu, 0, sizeof(*gpu));
-    strcpy(gpu->directory, "/tmp/f8-test-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(gpu->directory));
-    snprintf(gpu->socket, sizeof(gpu->socket), "%s/socket", gpu->directory);
     int listener = listen_at(gpu->socket);
     int memory = memfd_create("fake_gpu", MFD_CLOEXEC);
     ck_assert_int_eq(ftruncate(memory, sizeof(*gpu->shared)), 0);
@@ -55,12 +51,27 @@ void fake_gpu_start(struct fake_gpu *gpu)
     close(memory);
 }
 
-static int end(struct fake_gpu *gpu)
+void fake_gpu_start(struct fake_gpu *gpu)
+{
+    memset(gpu, 0, sizeof(*gpu));
+    strcpy(gpu->directory, "/tmp/f8-test-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(gpu->directory));
+    snprintf(gpu->socket, sizeof(gpu->socket), "%s/socket", gpu->directory);
+    launch(gpu);
+}
+
+static int reap(struct fake_gpu *gpu)
 {
     int status = 0;
     ck_assert_int_eq(waitpid(gpu->pid, &status, 0), gpu->pid);
     munmap(gpu->shared, sizeof(*gpu->shared));
     unlink(gpu->socket);
+    return status;
+}
+
+static int end(struct fake_gpu *gpu)
+{
+    int status = reap(gpu);
     rmdir(gpu->directory);
     return status;
 }
@@ -77,6 +88,13 @@ void fake_gpu_kill(struct fake_gpu *gpu)
     kill(gpu->pid, SIGKILL);
     int status = end(gpu);
     ck_assert(WIFSIGNALED(status));
+}
+
+void fake_gpu_replace(struct fake_gpu *gpu)
+{
+    kill(gpu->pid, SIGKILL);
+    (void)reap(gpu);
+    launch(gpu);
 }
 
 const struct fake_gpu_request *fake_gpu_request(

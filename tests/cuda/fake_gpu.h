@@ -44,6 +44,7 @@ struct fake_gpu_shared {
     atomic_bool by_release_only; /* gathers wait for the place's last Release, not for `ready` */
     atomic_int hangs_up;         /* at a request of this body case it closes the connection, ... */
     atomic_int lingers_ms; /* ... lives on for so long, lets go of all that it has, and ends */
+    atomic_bool stays;     /* when its client has left it awaits another one */
     _Atomic uint64_t places[FAKE_GPU_BUCKETS]; /* of shared buckets: offset in the arena */
 
     /* Seen by the daemon. */
@@ -70,6 +71,9 @@ void fake_gpu_start(struct fake_gpu *gpu);
 /* Waits for its end, which the client's close brings; it must end well unless it was killed. */
 void fake_gpu_stop(struct fake_gpu *gpu);
 void fake_gpu_kill(struct fake_gpu *gpu);
+
+/* Kills it, and starts another at the same socket, to which nothing is set yet. */
+void fake_gpu_replace(struct fake_gpu *gpu);
 
 /* Number `index` of the requests that named body `body`; fails the test if there is none. */
 const struct fake_gpu_request *fake_gpu_request(

@@ -279,25 +279,32 @@ static bool serve(
     return true;
 }
 
-int fake_gpu_daemon(void)
+static void serve_connection(struct gpu *gpu)
 {
-    static struct gpu gpu;
-    gpu.shared =
-        mmap(NULL, sizeof(*gpu.shared), PROT_READ | PROT_WRITE, MAP_SHARED, FAKE_GPU_MEMORY, 0);
-    GPU_MUST(gpu.shared != MAP_FAILED);
     int socket = accept4(FAKE_GPU_LISTENER, NULL, NULL, SOCK_CLOEXEC);
     GPU_MUST(socket >= 0);
-    gpu_open(&gpu);
     bool more = true;
     while (more) {
         struct gpu_fds came = {.count = 0};
         F8__Request *request = fake_receive_fds(socket, came.fds, &came.count);
-        more = request && serve(&gpu, socket, request, &came);
+        more = request && serve(gpu, socket, request, &came);
         if (request)
             fake_free(request);
         for (uint32_t i = 0; i < came.count; i++)
             close(came.fds[i]);
     }
     close(socket);
+}
+
+int fake_gpu_daemon(void)
+{
+    static struct gpu gpu;
+    gpu.shared =
+        mmap(NULL, sizeof(*gpu.shared), PROT_READ | PROT_WRITE, MAP_SHARED, FAKE_GPU_MEMORY, 0);
+    GPU_MUST(gpu.shared != MAP_FAILED);
+    gpu_open(&gpu);
+    do
+        serve_connection(&gpu);
+    while (gpu.shared->stays);
     return 0;
 }

@@ -31,7 +31,8 @@ void gpu_rank_begin(struct gpu_rank *rank)
 void gpu_rank_connect(struct gpu_rank *rank)
 {
     fake_gpu_start(&rank->gpu);
-    const struct f8_connect_options options = {.socket = rank->gpu.socket, .job = "test"};
+    const struct f8_connect_options options = {
+        .socket = rank->gpu.socket, .job = "test", .reconnect_ms = rank->reconnect_ms};
     must(f8_connect(&options, &rank->client));
 }
 
@@ -58,6 +59,7 @@ static void register_weights(struct gpu_rank *rank, bool shared)
 void gpu_rank_register(struct gpu_rank *rank, const struct gpu_rank_options *options)
 {
     gpu_rank_begin(rank);
+    rank->reconnect_ms = options->reconnect_ms;
     gpu_rank_connect(rank);
     rank->num_buckets = options->num_buckets;
     rank->size = (options->words ? options->words : 16384) * sizeof(float);

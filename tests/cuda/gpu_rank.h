@@ -22,6 +22,7 @@ struct gpu_rank {
     CUdeviceptr shards;
     uint64_t size; /* bytes of each shard */
     uint32_t num_buckets;
+    int reconnect_ms; /* of f8_connect_options */
 };
 
 struct gpu_rank_options {
@@ -29,6 +30,7 @@ struct gpu_rank_options {
     uint64_t words;      /* of each weight; 0: 16384 */
     bool shared;         /* buckets share slots */
     uint32_t world_size; /* 0: 1 */
+    int reconnect_ms;
 };
 
 /* A call of the driver that must succeed. */

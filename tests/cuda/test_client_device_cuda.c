@@ -287,6 +287,35 @@ START_TEST(test_daemon_does_not_end)
 }
 END_TEST
 
+/* A client that connects again by itself, at a daemon that takes its device but not its weights:
+ * it is told to let go each time, and its end is not waited for. */
+START_TEST(test_next_daemon_refuses)
+{
+    struct gpu_rank rank;
+    struct timespec before, after;
+    gpu_rank_register(
+        &rank, &(struct gpu_rank_options){.num_buckets = 1, .reconnect_ms = PATIENCE_MS});
+    fake_gpu_replace(&rank.gpu);
+    rank.gpu.shared->stays = true;
+    rank.gpu.shared->fail_status = F8_ELIMIT;
+    rank.gpu.shared->fail_body = F8__REQUEST__BODY_REGISTER;
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    for (uint32_t times = 1; times <= 3; times++) {
+        assert_fails(f8_changed(rank.group, 0, 1), F8_ELIMIT, "refused by the test");
+        ck_assert_uint_eq(rank.gpu.shared->drops, times);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    ck_assert_int_lt(after.tv_sec - before.tv_sec, 2 * DEVICE_PATIENCE_MS / 1000);
+    rank.gpu.shared->fail_body = 0;
+    rank.gpu.shared->stays = false;
+    assert_fails(f8_changed(rank.group, 0, 1), F8_EBROKEN, "group dp is broken");
+    must(f8_group_rejoin(rank.group));
+    gpu_rank_seal(&rank, 0);
+    gpu_rank_gather(&rank, 0, rank.stream);
+    gpu_rank_end(&rank);
+}
+END_TEST
+
 /* In the child: any CUDA call would end it by a fault of the simulator. */
 static int in_child(struct gpu_rank *rank)
 {
@@ -338,6 +367,7 @@ int main(int argc, char **argv)
     tcase_add_test(tcase, test_daemon_ends_slowly);
     tcase_add_test(tcase, test_region_when_daemon_ends);
     tcase_add_test(tcase, test_daemon_does_not_end);
+    tcase_add_test(tcase, test_next_daemon_refuses);
     tcase_add_test(tcase, test_fork);
     return run_suite("client_device_cuda", tcase);
 }

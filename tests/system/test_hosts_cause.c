@@ -90,6 +90,10 @@ START_TEST(a_mismatch)
     host_ranks_all(&ranks, 0, WORLD, gather_or_sync);
     waited(0, F8_EMISMATCH, " asked for gather of layers.0");
     all_come_late(0, " asked for gather of layers.0");
+    host_ranks_all(&ranks, 0, WORLD, host_rank_seal);
+    host_ranks_failed(&ranks, 0, WORLD, F8_EBROKEN, " asked for gather of layers.0");
+    host_ranks_failed(&ranks, 0, WORLD, F8_EBROKEN,
+        "call f8_group_rejoin (or f8_group_rejoin_hosts, if a host was lost) before f8_seal");
 }
 END_TEST
 
