@@ -272,8 +272,7 @@ static void add(TCase *cases)
 
 static void add_more(TCase *cases)
 {
-    tcase_add_loop_test(
-        cases, test_a_host_that_hangs_is_named, 0, (int)(sizeof(hangs) / sizeof(hangs[0])));
+    tcase_add_loop_test(cases, test_a_host_that_hangs_is_named, 0, HANGS);
     tcase_add_loop_test(cases, test_an_interrupt_ends_all, 0, 2);
 }
 
