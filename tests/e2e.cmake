@@ -31,6 +31,7 @@ if(TARGET f8gather-gloo)
         add_dependencies(${suite} f8gather-gloo)
         set_tests_properties(${suite} PROPERTIES LABELS "bench;system;hosts")
     endforeach()
+    target_link_libraries(test_bench_addresses_lost PRIVATE f8bench_meeting)
 endif()
 
 # What it measures between hosts holds for optimised builds, with nothing beside it.

@@ -346,7 +346,7 @@ START_TEST(import_says_how_long_it_is_kept)
     ck_assert_int_eq(left_of_import(), 599500);
     manner = KEEPS_NOTHING;
     ask("import run dp --uid 7 --yes", 0);
-    assert_says("uid 7, but not kept: the daemon keeps no state without ranks (--linger 0)\n");
+    assert_says("uid 7, and either continued by a seal already or not kept (--linger 0)\n");
     ck_assert_int_eq(left_of_import(), 0);
     manner = KEEPS_SILENT;
     ask("import run dp --uid 7 --yes", 0);

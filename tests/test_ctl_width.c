@@ -18,7 +18,7 @@
 
 static char text[TEXT], whole[TEXT];
 static uint32_t pids[RANKS] = {40711, 40712, 40713, 40714, 40715, 40716, 40717, 40718};
-static bool broken, is_kept;
+static bool broken, is_kept, has_nan;
 static const char *weight_name;
 
 static bool answer_groups(int fd, const F8__Request *request)
@@ -61,6 +61,7 @@ static bool answer_weights(int fd, const F8__Request *request)
     weight.amax = 0x3f7d70a4;  /* 0.99 */
     weight.saturated = 12345;
     weight.kept = is_kept ? 3 : 0;
+    weight.nan = has_nan ? 7 : 0;
     weight.syncs = 1000;
     inspect.weights = list;
     inspect.n_weights = 1;
@@ -104,7 +105,7 @@ static void has_not(const char *part)
 
 static void set_up(void)
 {
-    broken = is_kept = false;
+    broken = is_kept = has_nan = false;
     weight_name = "layers.12.attention.wqkv.weight";
 }
 
@@ -159,11 +160,26 @@ START_TEST(scales_fit_80_columns)
     weight_name = "module.encoder.blocks.117.self_attention.query_key_value.parametrized.weight";
     on_terminal(PLAIN, "scales", 80);
     ck_assert_msg(widest() <= 80, "%s", text);
-    has("module.encoder.b");
+    has("  SATURATED  KEPT\n");
+    has("module.encoder");
     has(".weight ");
     has("\xe2\x80\xa6");
     on_terminal(PLAIN, "scales --sort kept", 20); /* cannot be helped */
     has("SCALE");
+}
+END_TEST
+
+/* Names pay for what is red, and for nothing else. */
+START_TEST(an_alarm_is_there_beside_a_long_name)
+{
+    weight_name = "encoder.blocks.117.self_attention.query_key_value.wt";
+    has_nan = true;
+    on_terminal(PLAIN, "scales", 80);
+    ck_assert_msg(widest() <= 80, "%s", text);
+    has("  NAN\n");
+    has("  7\n");
+    has("\xe2\x80\xa6");
+    has_not("BITS");
 }
 END_TEST
 
@@ -204,6 +220,7 @@ int main(void)
     tcase_add_test(cases, groups_fit_80_columns);
     tcase_add_test(cases, a_cause_is_there_as_far_as_there_is_room);
     tcase_add_test(cases, scales_fit_80_columns);
+    tcase_add_test(cases, an_alarm_is_there_beside_a_long_name);
     tcase_add_test(cases, amaxes_fit_80_columns);
     tcase_add_test(cases, elsewhere_all_of_it_is_there);
     return run_suite("ctl_width", cases);

@@ -89,12 +89,13 @@ bool run_far_knows(struct runner *runner)
 {
     struct failure failure = {.nearness = NEAR_NOTHING};
 
-    if (runner->meeting == NULL || meeting_handle(runner->meeting, &failure) == 0 ||
-        failure.nearness < NEAR_GONE) {
+    if (runner->meeting == NULL || meeting_handle(runner->meeting, &failure) == 0) {
         return false;
     }
-    (void)fail(runner, &failure);
-    return true;
+    if (failure.final || failure.nearness > runner->failure.nearness) {
+        (void)fail(runner, &failure);
+    }
+    return failure.final || failure.nearness >= NEAR_GONE;
 }
 
 int run_far_report(struct runner *runner)

@@ -18,7 +18,11 @@ int run_far_handle(struct runner *runner);
 /* What is to be polled of other machines while it is found out what failed here; their number. */
 nfds_t run_far_list_links(const struct runner *runner, struct pollfd *fds);
 
-/* Then: whether another machine knows of a process or host that ended, which is the failure. */
+/*
+ * Then: what other machines say of it, the nearest to the cause, is kept as the runner's failure.
+ * True: there is no need to look on, as a process or host has ended there, or host 0 has said its
+ * last word.
+ */
 bool run_far_knows(struct runner *runner);
 
 /* The ranks of this machine are through, and its daemon was probed. */

@@ -165,9 +165,13 @@ static int explain(struct runner *runner)
         cause = find_cause(runner);
     }
     if (cause.nearness == NEAR_HEARD && dead_daemon(runner) != NULL) {
+        runner->failure = (struct failure){.nearness = NEAR_DEATH};
         return daemon_explain(dead_daemon(runner), &runner->outcome->error);
     }
-    runner->failure.nearness = cause.nearness;
+    if (runner->failure.nearness > cause.nearness) {
+        return -1; /* what another machine has said */
+    }
+    runner->failure = (struct failure){.nearness = cause.nearness};
     return explain_rank(runner, cause.rank, &cause.ended);
 }
 

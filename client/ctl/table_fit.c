@@ -13,6 +13,9 @@
 #define COLUMNS_UNKNOWN 80
 #define WORDS_LEAST     12
 
+/* Of columns that may be left out, those with an alarm are it last. */
+#define ALARMING 1
+
 size_t terminal_columns(void)
 {
     struct winsize size = {0};
@@ -37,7 +40,29 @@ static unsigned int spare_of(const struct table_column *column, const struct tab
     if (!fit->says) {
         return 100 + column->spare;
     }
-    return column->spare == 0 ? 0 : fit->alarms ? 1 : 1 + column->spare;
+    return column->spare == 0 ? 0 : fit->alarms ? ALARMING : ALARMING + column->spare;
+}
+
+/* Words can be cut to so many characters, numbers not at all. */
+static size_t least_width(const struct table_column *column, const struct table_fit *fit)
+{
+    size_t least = table_length(column->title);
+
+    least = least > WORDS_LEAST ? least : WORDS_LEAST;
+    return column->right || fit->width < least ? fit->width : least;
+}
+
+/* With all words cut as far as they can be. */
+static size_t least_length(
+    const struct table_column *columns, const struct table_fit *fits, size_t num_columns)
+{
+    size_t length = 0;
+
+    for (size_t c = 0; c < num_columns; c++) {
+        length +=
+            fits[c].shown ? least_width(&columns[c], &fits[c]) + (length > 0 ? TABLE_GAP : 0) : 0;
+    }
+    return length;
 }
 
 static size_t line_length(const struct table_fit *fits, size_t num_columns)
@@ -50,7 +75,10 @@ static size_t line_length(const struct table_fit *fits, size_t num_columns)
     return length;
 }
 
-/* Shows the columns that may not be left out, then each other that still fits, by importance. */
+/*
+ * Shows the columns that may not be left out, then each other that still fits, by importance. For
+ * one with an alarm words are cut, for others not.
+ */
 static size_t choose(
     const struct table_column *columns, struct table_fit *fits, size_t num_columns, size_t room)
 {
@@ -72,7 +100,8 @@ static size_t choose(
         for (size_t c = 0; c < num_columns && next > 0; c++) {
             if (spare_of(&columns[c], &fits[c]) == next) {
                 fits[c].shown = true;
-                fits[c].shown = line_length(fits, num_columns) <= room;
+                fits[c].shown = (next == ALARMING ? least_length(columns, fits, num_columns)
+                                                  : line_length(fits, num_columns)) <= room;
                 left_out += fits[c].says && !fits[c].shown;
             }
         }
@@ -87,9 +116,7 @@ static struct table_fit *widest_words(
     struct table_fit *widest = NULL;
 
     for (size_t c = 0; c < num_columns; c++) {
-        size_t least = table_length(columns[c].title);
-        least = least > WORDS_LEAST ? least : WORDS_LEAST;
-        if (fits[c].shown && !columns[c].right && fits[c].width > least &&
+        if (fits[c].shown && fits[c].width > least_width(&columns[c], &fits[c]) &&
             (widest == NULL || fits[c].width > widest->width)) {
             widest = &fits[c];
         }

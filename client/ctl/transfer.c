@@ -259,7 +259,10 @@ static int confirm_replacement(struct ctl *ctl)
         ctl->arguments[1], ctl->arguments[0], ctl->uid, reply.second);
 }
 
-/* For how long the job's states are kept without ranks, 0: they are not; false: it is not told. */
+/*
+ * For how long the job's states are kept without ranks; 0: none waits for them, as they are not
+ * kept, or a seal was quick and has continued them. False: it is not told.
+ */
 static bool ask_left(struct ctl *ctl, uint64_t *ret_left_ms)
 {
     struct fetched fetched;
@@ -300,7 +303,7 @@ static int report_import(struct ctl *ctl, const struct taken *taken)
     if (told && left_ms > 0) {
         printf(", kept for %s unless a seal continues it", left);
     } else if (told) {
-        printf(", but not kept: the daemon keeps no state without ranks (--linger 0)");
+        printf(", and either continued by a seal already or not kept (--linger 0)");
     }
     printf("\n");
     return CTL_OK;

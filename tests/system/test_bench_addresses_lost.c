@@ -10,9 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "client/bench/link.h"
+#include "client/bench/meeting.h"
 #include "lib/bench_machines.h"
 
 /* A socket of the loopback, or of the host that this thread is in. */
@@ -249,6 +251,36 @@ START_TEST(test_a_host_that_hangs_is_named)
 }
 END_TEST
 
+/* Host 0's rank is told of a death by its daemon first; then host 1 says what was behind it. */
+START_TEST(test_what_comes_after_a_rank_was_told_is_heard)
+{
+    struct link_failed failed = {.nearness = NEAR_ERROR, .text = "rank 1: has run out of luck"};
+    struct bench_error error;
+    struct way way;
+    uint32_t type;
+    open_way(&way);
+    pass_until(&way, 2 + 4 * 2 + 3); /* it gathers */
+    struct pollfd rank = {
+        .fd = (int)syscall(SYS_pidfd_open, machines_await_child(0, false), 0), .events = POLLIN};
+    kill(machines_await_child(1, false), SIGKILL);
+    ck_assert_msg(poll(&rank, 1, PATIENCE_MS) > 0, "the rank of host 0 goes on");
+    close(rank.fd);
+    struct link host_1 = {.fd = way.to_host_0};
+    ck_assert_int_eq(link_send(&host_1, LINK_FAILED, &failed, sizeof(failed), &error), 0);
+    while ((type = pass(way.to_host_0, way.to_host_1)) != LINK_FAILED) {
+        if (type == LINK_ASK)
+            ck_assert_int_eq(link_send(&host_1, LINK_HERE, NULL, 0, &error), 0);
+    }
+    machines_expect(0, 1);
+    machines_expect_named(machines[0].out, 1, ": rank 1: has run out of luck");
+    kill(machines[1].pid, SIGKILL);
+    machines_expect(1, -SIGKILL);
+    close(way.to_host_0);
+    close(way.to_host_1);
+    machines_done(2);
+}
+END_TEST
+
 START_TEST(test_an_interrupt_ends_all)
 {
     for (uint32_t i = 0; i < 2; i++)
@@ -273,6 +305,7 @@ static void add(TCase *cases)
 static void add_more(TCase *cases)
 {
     tcase_add_loop_test(cases, test_a_host_that_hangs_is_named, 0, HANGS);
+    tcase_add_test(cases, test_what_comes_after_a_rank_was_told_is_heard);
     tcase_add_loop_test(cases, test_an_interrupt_ends_all, 0, 2);
 }
 
