@@ -108,6 +108,7 @@ START_TEST(whatever_is_asked_is_broken)
     must(f8_post_gather(rank.group, LAYER_0, F8_FOREVER, views, 2, NULL));
     rank.daemon.withhold = F8__REQUEST__BODY_PRECOMPUTE;
     must(f8_precompute(rank.group, 0, NULL, &with.ticket));
+    must(f8_changed(rank.group, 5, 1)); /* and when it answers this, it has seen the precompute */
     rank.daemon.withhold = F8__REQUEST__BODY_GATHER;
     if (calls[_i] != precompute) /* which it would be too early for */
         must(f8_gather(rank.group, EMBED, 0, NULL));

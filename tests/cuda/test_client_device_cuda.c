@@ -307,8 +307,8 @@ START_TEST(test_next_daemon_refuses)
     clock_gettime(CLOCK_MONOTONIC, &after);
     ck_assert_int_lt(after.tv_sec - before.tv_sec, 2 * DEVICE_PATIENCE_MS / 1000);
     rank.gpu.shared->fail_body = 0;
-    rank.gpu.shared->stays = false;
     assert_fails(f8_changed(rank.group, 0, 1), F8_EBROKEN, "group dp is broken");
+    rank.gpu.shared->stays = false; /* this connection is its last one */
     must(f8_group_rejoin(rank.group));
     gpu_rank_seal(&rank, 0);
     gpu_rank_gather(&rank, 0, rank.stream);
