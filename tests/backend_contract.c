@@ -138,16 +138,19 @@ END_TEST
 
 #define LARGE 50
 
-/* One job with many large works must not keep others waiting, however many it has. */
+/*
+ * One job with many large works must not keep others waiting, however many it has. So large that
+ * only the first of them end before the small ones are there, whoever else has the processor.
+ */
 START_TEST(jobs_take_turns)
 {
     static struct run large[LARGE];
     static struct backend_task tasks[LARGE];
-    uint8_t *memory = map_zeros(4 * MIB);
+    uint8_t *memory = map_zeros(32 * MIB);
     uint8_t byte[2] = {0};
     for (int i = 0; i < LARGE; i++) {
         tasks[i] = (struct backend_task){
-            .op = BACKEND_AMAX, .src = memory, .count = 2 * MIB, .dtype = F8K_BF16};
+            .op = BACKEND_AMAX, .src = memory, .count = 16 * MIB, .dtype = F8K_BF16};
         large[i] = run_of(&tasks[i], 1, 7);
         run_submit(&large[i]);
     }
@@ -160,7 +163,7 @@ START_TEST(jobs_take_turns)
         ck_assert_msg(small[i].place <= LARGE / 2, "the work of job %u came %u-th",
             small[i].work.job, small[i].place);
     ck_assert_uint_eq(num_finished, LARGE + 2);
-    (void)munmap(memory, 4 * MIB);
+    (void)munmap(memory, 32 * MIB);
 }
 END_TEST
 
