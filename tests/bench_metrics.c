@@ -33,7 +33,7 @@
 
 #define PERIOD_NS 100000000 /* 10 Hz */
 #define SLICE_S   0.1
-#define PAIRS     401 /* of each kind */
+#define PAIRS     301 /* of each kind */
 /* Of f8ctl top: longer than a slice, so that it draws once in each, as soon as it may go on. */
 #define TOP_INTERVAL "0.15"
 #define TIMES        100 /* that a reader asks an idle daemon */
