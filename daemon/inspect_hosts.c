@@ -154,11 +154,7 @@ void inspect_kept_engines(struct page *page, F8__StatusInfo *info)
 
 char **inspect_rank_hosts(struct page *page, const struct group *group)
 {
-    uint32_t num_hosts = 0;
-    const struct world *world = collective_world(group);
-    if (world)
-        (void)world_hosts(world, &num_hosts);
-    if (num_hosts < 2)
+    if (!collective_world(group))
         return NULL; /* with many ranks the names of none would fill the page */
     const char **names = inspect_grab(page, group->world_size * sizeof(*names));
     return names && collective_rank_hosts(group, names) ? (char **)(uintptr_t)names : NULL;

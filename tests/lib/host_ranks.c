@@ -21,6 +21,15 @@ const struct host_plan host_plan_small = {.world = 4,
     .flavour = F8_DYNAMIC,
     .seal.slots = 2};
 
+const struct host_plan host_plan_delayed = {.world = 4,
+    .buckets = 2,
+    .weights = 2,
+    .rows = 17,
+    .cols = 9,
+    .flavour = F8_DELAYED,
+    .sync = true,
+    .keep = true};
+
 void host_ranks_init(struct host_ranks *ranks, const struct host_plan *plan,
     struct test_hosts *hosts, uint32_t num_hosts)
 {

@@ -33,6 +33,9 @@ struct host_plan {
  */
 extern const struct host_plan host_plan_small;
 
+/* What has a state: as many delayed weights, synced in each step, and all that is gathered kept. */
+extern const struct host_plan host_plan_delayed;
+
 struct host_rank {
     const struct host_plan *plan; /* borrowed: from the ranks */
     const char *socket;           /* borrowed: from the daemon */

@@ -153,19 +153,22 @@ void test_daemon_stop(struct test_daemon *daemon)
     ck_assert_msg(rmdir(daemon->directory) == 0, "%s: %s", daemon->directory, strerror(errno));
 }
 
-void test_daemon_drop_states(const struct test_daemon *daemon)
+void test_remove_directory(const char *path)
 {
-    char directory[160], path[512];
-    (void)snprintf(directory, sizeof(directory), "%s.state", daemon->socket);
-    DIR *entries = opendir(directory);
-    for (const struct dirent *entry; entries && (entry = readdir(entries));) {
-        (void)snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
+    DIR *entries = opendir(path);
+    for (const struct dirent *entry; entries && (entry = readdir(entries));)
         if (entry->d_name[0] != '.')
-            (void)unlink(path);
-    }
+            (void)unlinkat(dirfd(entries), entry->d_name, 0);
     if (entries)
         (void)closedir(entries);
-    (void)rmdir(directory);
+    (void)rmdir(path);
+}
+
+void test_daemon_drop_states(const struct test_daemon *daemon)
+{
+    char directory[160];
+    (void)snprintf(directory, sizeof(directory), "%s.state", daemon->socket);
+    test_remove_directory(directory);
 }
 
 void test_daemon_kill(struct test_daemon *daemon)

@@ -33,6 +33,9 @@ void test_daemon_end(const struct test_daemon *daemon);
 /* The same, and removes the directory, which must hold only the log. */
 void test_daemon_stop(struct test_daemon *daemon);
 
+/* Removes a directory, if it is there, and its files; hidden ones stay, and it with them. */
+void test_remove_directory(const char *path);
+
 /* Removes the states that outlive their groups, which test_daemon_stop would find left. */
 void test_daemon_drop_states(const struct test_daemon *daemon);
 

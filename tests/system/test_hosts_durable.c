@@ -29,15 +29,6 @@ static struct host_ranks ranks, alone;
 static char directory[64];
 static const char *arguments[] = {"--state-dir", directory, "--snapshot-interval", "0", NULL};
 
-static const struct host_plan plan = {.world = WORLD,
-    .buckets = 2,
-    .weights = 2,
-    .rows = 17,
-    .cols = 9,
-    .flavour = F8_DELAYED,
-    .sync = true,
-    .keep = true};
-
 static void save_host1(void)
 {
     F8__Request request = F8__REQUEST__INIT;
@@ -63,12 +54,12 @@ static void start(void)
     hosts.arguments = arguments;
     test_hosts_restart(&hosts, 1);
     slow_disk_unload();
-    host_ranks_init(&ranks, &plan, &hosts, 2);
+    host_ranks_init(&ranks, &host_plan_delayed, &hosts, 2);
     host_ranks_start(&ranks);
     host_ranks_must(&ranks, 0, WORLD, host_rank_step);
     save_host1();
     host_ranks_end(&ranks);
-    host_ranks_init(&ranks, &plan, &hosts, 2);
+    host_ranks_init(&ranks, &host_plan_delayed, &hosts, 2);
     host_ranks_must(&ranks, 0, WORLD, host_rank_join);
     slow_disk_hold(&disk);
 }
@@ -144,7 +135,7 @@ static void end(pthread_t thread)
 static void next_run_is_well(void)
 {
     host_ranks_end(&ranks);
-    host_ranks_init(&ranks, &plan, &hosts, 2);
+    host_ranks_init(&ranks, &host_plan_delayed, &hosts, 2);
     host_ranks_start(&ranks);
     host_ranks_must(&ranks, 0, WORLD, host_rank_step);
 }
@@ -152,7 +143,7 @@ static void next_run_is_well(void)
 START_TEST(a_host_that_waits_is_waited_for)
 {
     host_rank_call *call = seal_and_step;
-    struct host_plan undisturbed = plan;
+    struct host_plan undisturbed = host_plan_delayed;
     end(begin(&call));
     for (uint32_t r = 0; r < WORLD; r++)
         ck_assert_msg(ranks.ranks[r].status == F8_OK, "%s", ranks.ranks[r].text);

@@ -45,15 +45,6 @@ struct shared {
     uint8_t kept[WORLD][MAX_KEPT];
 };
 
-static const struct host_plan plan = {.world = WORLD,
-    .buckets = 2,
-    .weights = 2,
-    .rows = 17,
-    .cols = 9,
-    .flavour = F8_DELAYED,
-    .sync = true,
-    .keep = true};
-
 static const char *const arguments[HOSTS][7] = {
     {"--socket-ifname", "lo", "--host-name", "a", "--linger", "60", NULL},
     {"--socket-ifname", "lo", "--host-name", "b", "--linger", "60", NULL}};
@@ -185,7 +176,7 @@ static void start(void)
     hosts = (struct test_hosts){.count = HOSTS};
     for (uint32_t h = 0; h < HOSTS; h++)
         test_daemon_start(&hosts.daemons[h], arguments[h]);
-    host_ranks_init(&ranks, &plan, &hosts, HOSTS);
+    host_ranks_init(&ranks, &host_plan_delayed, &hosts, HOSTS);
     for (uint32_t r = 0; r < WORLD; r++)
         pids[r] = test_fork(run_rank, &ranks.ranks[r]);
 }
@@ -233,7 +224,7 @@ static void kill_daemons(uint32_t which)
 
 static void same_as_undisturbed(void)
 {
-    struct host_plan undisturbed = plan;
+    struct host_plan undisturbed = host_plan_delayed;
     undisturbed.group = "alone";
     for (uint32_t r = 0; r < WORLD; r++)
         ck_assert_int_eq(test_wait(pids[r]), 0);

@@ -18,19 +18,10 @@
 static struct test_hosts hosts;
 static struct host_ranks ranks, alone;
 
-static const struct host_plan plan = {.world = WORLD,
-    .buckets = 2,
-    .weights = 2,
-    .rows = 17,
-    .cols = 9,
-    .flavour = F8_DELAYED,
-    .sync = true,
-    .keep = true};
-
 static void start(void)
 {
     test_hosts_start(&hosts, 2, NULL);
-    host_ranks_init(&ranks, &plan, &hosts, 2);
+    host_ranks_init(&ranks, &host_plan_delayed, &hosts, 2);
 }
 
 static void stop(void)
@@ -48,7 +39,7 @@ static void steps(struct host_ranks *what, uint32_t count)
 /* That the ranks gathered what they would have in one run on one host. */
 static void same_as_undisturbed(uint32_t count)
 {
-    struct host_plan undisturbed = plan;
+    struct host_plan undisturbed = host_plan_delayed;
     undisturbed.group = "alone";
     host_ranks_init(&alone, &undisturbed, &hosts, 1);
     host_ranks_start(&alone);
@@ -224,7 +215,7 @@ END_TEST
 static void run_again(void)
 {
     host_ranks_end(&ranks);
-    host_ranks_init(&ranks, &plan, &hosts, 2);
+    host_ranks_init(&ranks, &host_plan_delayed, &hosts, 2);
     host_ranks_start(&ranks);
 }
 

@@ -118,6 +118,24 @@ static bool await_waiting(const struct left_over *left)
     return true;
 }
 
+/* Kills a daemon, whose lock a process has by now. */
+static pid_t leave_lock(
+    struct test_daemon *daemon, struct left_over *left, int (*body)(void *argument))
+{
+    int ends[2];
+    char byte;
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+    left->ready = ends[1];
+    test_daemon_start(daemon, NULL);
+    test_daemon_kill(daemon);
+    lock_path(daemon, left->path);
+    pid_t helper = test_fork(body, left);
+    ck_assert_int_eq(read(ends[0], &byte, 1), 1);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    return helper;
+}
+
 static int hold_lock(void *argument)
 {
     return take_lock(argument) && await_waiting(argument) ? 0 : 1;
@@ -134,21 +152,11 @@ START_TEST(lock_that_a_dead_one_left_to_a_helper_is_waited_for)
 {
     struct test_daemon daemon;
     struct left_over left;
-    int ends[2];
-    char byte;
-    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
-    left.ready = ends[1];
-    test_daemon_start(&daemon, NULL);
-    test_daemon_kill(&daemon);
-    lock_path(&daemon, left.path);
-    pid_t helper = test_fork(hold_lock, &left);
-    ck_assert_int_eq(read(ends[0], &byte, 1), 1);
+    pid_t helper = leave_lock(&daemon, &left, hold_lock);
     test_daemon_restart(&daemon, NULL);
     ck_assert_int_eq(test_wait(helper), 0);
     second_gives_way(&daemon);
     test_daemon_stop(&daemon);
-    (void)close(ends[0]);
-    (void)close(ends[1]);
 }
 END_TEST
 
@@ -157,15 +165,7 @@ START_TEST(signal_in_a_start_that_fails_is_no_crash)
 {
     struct test_daemon daemon;
     struct left_over left;
-    int ends[2];
-    char byte;
-    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
-    left.ready = ends[1];
-    test_daemon_start(&daemon, NULL);
-    test_daemon_kill(&daemon);
-    lock_path(&daemon, left.path);
-    pid_t helper = test_fork(hold_lock_on, &left);
-    ck_assert_int_eq(read(ends[0], &byte, 1), 1);
+    pid_t helper = leave_lock(&daemon, &left, hold_lock_on);
     pid_t waiting = test_fork(become, &daemon);
     ck_assert(await_waiting(&left));
     ck_assert_int_eq(kill(waiting, SIGTERM), 0);
@@ -175,8 +175,6 @@ START_TEST(signal_in_a_start_that_fails_is_no_crash)
     ck_assert_int_eq(test_wait(helper), -SIGKILL);
     test_daemon_restart(&daemon, NULL);
     test_daemon_stop(&daemon);
-    (void)close(ends[0]);
-    (void)close(ends[1]);
 }
 END_TEST
 

@@ -6,7 +6,6 @@
  * nothing disturbed, bit for bit. Two ranks, delayed and dynamic weights.
  */
 #include <check.h>
-#include <dirent.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -300,23 +299,13 @@ static void await_steps(const struct run *run, uint64_t steps)
     ck_abort_msg("the ranks do not get to step %llu", (unsigned long long)steps);
 }
 
-static void remove_all(const char *path)
-{
-    DIR *entries = opendir(path);
-    for (struct dirent *entry; entries && (entry = readdir(entries));)
-        (void)unlinkat(dirfd(entries), entry->d_name, 0);
-    if (entries)
-        (void)closedir(entries);
-    (void)rmdir(path);
-}
-
 static void end_run(struct run *run)
 {
     for (uint32_t r = 0; r < RANKS; r++)
         ck_assert_int_eq(test_wait(run->pids[r]), 0);
     test_daemon_drop_states(&host);
     test_daemon_stop(&host);
-    remove_all(snapshots);
+    test_remove_directory(snapshots);
 }
 
 static uint32_t u32_at(const uint8_t *bytes)
@@ -402,14 +391,12 @@ END_TEST
 START_TEST(a_reboot_is_one_call)
 {
     struct run run;
-    char states[160];
     start_run(&run, _i);
-    (void)snprintf(states, sizeof(states), "%s.state", host.socket);
     for (uint64_t step = 5; step <= 15; step += 5) {
         let(&run, step);
         await_steps(&run, step);
         test_daemon_end(&host);
-        remove_all(states);
+        test_daemon_drop_states(&host);
         test_daemon_restart(&host, arguments);
         test_daemon_await_log(&host, "is there by its snapshot");
     }

@@ -5,7 +5,6 @@
  * is an empty runtime directory.
  */
 #include <check.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <math.h>
@@ -33,30 +32,18 @@ static void set_up(void)
     test_daemon_start(&host, arguments);
 }
 
-static void remove_all(const char *path)
-{
-    DIR *entries = opendir(path);
-    for (struct dirent *entry; entries && (entry = readdir(entries));)
-        (void)unlinkat(dirfd(entries), entry->d_name, 0);
-    if (entries)
-        (void)closedir(entries);
-    (void)rmdir(path);
-}
-
 static void tear_down(void)
 {
     test_daemon_end(&host);
     test_daemon_restart(&host, NULL);
     test_daemon_drop_states(&host);
     test_daemon_stop(&host);
-    remove_all(directory);
+    test_remove_directory(directory);
 }
 
 static void empty_runtime(void)
 {
-    char states[160];
-    (void)snprintf(states, sizeof(states), "%s.state", host.socket);
-    remove_all(states);
+    test_daemon_drop_states(&host);
 }
 
 /* An orderly end, the runtime directory is emptied, and a new daemon. */

@@ -5,7 +5,6 @@
  * who wait for it are processes of their own.
  */
 #include <check.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -144,16 +143,6 @@ static void set_up(void)
     slow_disk_hold(&disk);
 }
 
-static void remove_all(const char *path)
-{
-    DIR *entries = opendir(path);
-    for (struct dirent *entry; entries && (entry = readdir(entries));)
-        (void)unlinkat(dirfd(entries), entry->d_name, 0);
-    if (entries)
-        (void)closedir(entries);
-    (void)rmdir(path);
-}
-
 static void tear_down(void)
 {
     state_rank_close(&other);
@@ -162,30 +151,27 @@ static void tear_down(void)
     test_daemon_restart(&host, NULL);
     test_daemon_drop_states(&host);
     test_daemon_stop(&host);
-    remove_all(directory);
+    test_remove_directory(directory);
     slow_disk_close(&disk);
 }
 
 /* The machine comes up again with an empty runtime directory. */
 static void cut_power(void)
 {
-    char states[160];
     test_daemon_kill(&host);
-    (void)snprintf(states, sizeof(states), "%s.state", host.socket);
-    remove_all(states);
+    test_daemon_drop_states(&host);
     slow_disk_cut_power(&disk, directory);
     test_daemon_restart(&host, arguments);
 }
 
 /* ---- processes that wait ---- */
 
-static int seal_as(const char *job, uint32_t rank, uint32_t world_size)
+static int seal_as(const struct state_setup *setup)
 {
     struct state_rank sealing;
     if (device)
         (void)setenv("F8_TEST_DEVICE", device, 1);
-    state_rank_join(
-        &host, &sealing, &(struct state_setup){.job = job, .rank = rank, .world_size = world_size});
+    state_rank_join(&host, &sealing, setup);
     int status = state_rank_seal(&sealing, F8_STATE_FRESH, 0);
     state_rank_close(&sealing);
     return status == F8_OK ? 0 : 1;
@@ -194,42 +180,32 @@ static int seal_as(const char *job, uint32_t rank, uint32_t world_size)
 static int seals(void *nothing)
 {
     (void)nothing;
-    return seal_as("x", 0, 1);
+    return seal_as(&(struct state_setup){.job = "x"});
 }
 
-/* In a group without delayed weights. */
-static int seal_without_state(const char *job)
-{
-    struct state_rank sealing;
-    if (device)
-        (void)setenv("F8_TEST_DEVICE", device, 1);
-    state_rank_join(&host, &sealing, &(struct state_setup){.job = job, .flavour = F8_DYNAMIC});
-    int status = state_rank_seal(&sealing, F8_STATE_FRESH, 0);
-    state_rank_close(&sealing);
-    return status == F8_OK ? 0 : 1;
-}
-
+/* In groups without delayed weights. */
 static int seals_without_state(void *nothing)
 {
     (void)nothing;
-    return seal_without_state("z");
+    return seal_as(&(struct state_setup){.job = "z", .flavour = F8_DYNAMIC});
 }
 
 static int drops_state(void *nothing)
 {
     (void)nothing;
-    return seal_without_state("x");
+    return seal_as(&(struct state_setup){.job = "x", .flavour = F8_DYNAMIC});
 }
 
 static int another_seals(void *nothing)
 {
     (void)nothing;
-    return seal_as("z", 0, 1);
+    return seal_as(&(struct state_setup){.job = "z"});
 }
 
 static int seals_of_two(void *rank)
 {
-    return seal_as("x", *(const uint32_t *)rank, 2);
+    return seal_as(
+        &(struct state_setup){.job = "x", .rank = *(const uint32_t *)rank, .world_size = 2});
 }
 
 static int imports(void *nothing)
@@ -303,14 +279,19 @@ START_TEST(what_an_evict_drops_stays_away)
 }
 END_TEST
 
-/* What is imported is at sync 3, as is what was there before: only the wait is looked at. */
-START_TEST(an_import_waits)
+static void waits(int (*body)(void *))
 {
-    pid_t pid = begin(imports);
+    pid_t pid = begin(body);
     others_go_on();
     ck_assert(!has_ended(pid));
     slow_disk_let_go(&disk);
     ck_assert_int_eq(test_wait(pid), 0);
+}
+
+/* What is imported is at sync 3, as is what was there before: only the wait is looked at. */
+START_TEST(an_import_waits)
+{
+    waits(imports);
 }
 END_TEST
 
@@ -345,11 +326,7 @@ END_TEST
 /* But one that has dropped its own does wait. */
 START_TEST(who_gives_its_state_up_waits)
 {
-    pid_t pid = begin(drops_state);
-    others_go_on();
-    ck_assert(!has_ended(pid));
-    slow_disk_let_go(&disk);
-    ck_assert_int_eq(test_wait(pid), 0);
+    waits(drops_state);
 }
 END_TEST
 
